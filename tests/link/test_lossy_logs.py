@@ -161,7 +161,7 @@ def test_calls_of_a_log_without_any_exit_hold_nothing() -> None:
 def test_a_call_that_writes_a_packet_and_enqueues_no_command_shows_a_loss(bare: int, lost: list[float]) -> None:
     """Of ten calls; where half of them do, their commands are not shown."""
     call = {"file": 0, "name": "hipEventRecord", "layer": "hip", "parent": None, "end_offset": 9}
-    events = pl.DataFrame([call] * 10)
+    events = pl.DataFrame([call] * 10, schema_overrides={"file": pl.UInt16})
     rows = [{"file": 0, "name": "x", "layer": layer, "parent": n} for n in range(10) for layer in ("command", "aql")]
     lines = pl.DataFrame(rows, schema_overrides={"file": pl.UInt16})
     packets, commands = lines.filter(pl.col("layer") == "aql"), lines.filter(pl.col("layer") == "command")[bare:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -18,10 +20,10 @@ _LINES = st.lists(
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(0, 40), st.booleans()), max_size=20), st.randoms(), st.integers(0, 9))
-def test_roots_are_the_outermost_rows(rows: list[tuple[int | None, bool]], random: object, skipped: int) -> None:
+def test_roots_are_the_outermost_rows(rows: list[tuple[int | None, bool]], random: Random, skipped: int) -> None:
     """Rows stand in any order: what encloses one may stand behind it."""
     order = list(range(len(rows)))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     # An ancestor comes before its rows in `order`: no cycle.
     parents = [None] * len(rows)
     for place, row in enumerate(order):
@@ -89,3 +91,42 @@ def test_groups_whose_indexes_leave_numbers_out_are_broken(rows: list[tuple[int,
     for group in range(3):
         shown = [index for other, index in rows if other == group and index is not None]
         assert broken[group] == (shown != list(range(len(shown))))
+
+
+_VALUES = st.lists(st.none() | st.integers(0, 9), max_size=20)
+
+
+@given(_VALUES, st.lists(st.integers(0, 2), min_size=20, max_size=20), st.integers(0, 9))
+def test_rows_before_are_those_of_their_group(values: list[int | None], groups: list[int], skipped: int) -> None:
+    groups = groups[: len(values)]
+    group = np.array(groups, np.uint8)
+    before = native.find_previous(group, 3).tolist()
+    assert before == [
+        max((n for n in range(row) if groups[n] == groups[row]), default=-1) for row in range(len(groups))
+    ]
+
+
+@given(_VALUES, st.lists(st.integers(0, 2), min_size=20, max_size=20), st.integers(0, 9), st.randoms())
+def test_the_next_lower_and_higher_values_are_found(
+    values: list[int | None], groups: list[int], skipped: int, random: Random
+) -> None:
+    """Each value is asked for in its group, as a half of a call that is itself a line."""
+    group = np.array(groups[: len(values)], np.uint8)
+    column = pa.array([None] * skipped + values, pa.int64())[skipped:]
+    rows = list(zip(group.tolist(), values, strict=True))
+    asked = [row for row in rows if row[1] is not None]
+    random.shuffle(asked)
+    whose, places = np.array([g for g, _ in asked], np.uint8), np.array([v for _, v in asked], np.int64)
+    sides = native.find_beside(group, 3, column, whose, places)
+    below, above = ([None if row < 0 else rows[row] for row in side.tolist()] for side in sides)
+    for (number, value), lower, higher in zip(asked, below, above, strict=True):
+        own = [v for g, v in rows if g == number and v is not None]
+        assert lower == next(((number, v) for v in sorted(own, reverse=True) if v < value), None)
+        assert higher == next(((number, v) for v in sorted(own) if v > value), None)
+
+
+@given(_VALUES, st.sets(st.integers(0, 9)), st.integers(0, 9))
+def test_values_among_others_are_marked(values: list[int | None], keys: set[int], skipped: int) -> None:
+    column = pa.array([None] * skipped + values, pa.int64())[skipped:]
+    known = native.mark_known(np.array(sorted(keys), np.int64), column)
+    assert known.tolist() == [value in keys for value in values]

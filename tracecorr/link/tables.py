@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from tracecorr import native
@@ -260,8 +261,8 @@ def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
     is_line = (pl.col("layer") != "gpu") | (pl.col("source") == "rocprof")
     # Few lines have fields.
-    named = pl.col("offset").is_in(part_args["offset"].unique().implode())
-    lines = events.select("event", "file", "offset", "layer", "source").filter(named & is_line)
+    named = native.mark_known(np.unique(part_args["offset"].to_numpy()), events["offset"].to_arrow())
+    lines = events.select("event", "file", "offset", "layer", "source").filter(pl.lit(pl.Series(named)) & is_line)
     found = lines["event"].gather(Places.of(lines).find(part_args))
     args = part_args.select(found, "key", "u64", "text").drop_nulls("event")
     return args.sort("event", maintain_order=True)

@@ -36,6 +36,7 @@ from tracecorr.native.links import (
     find_breaks,
     find_previous,
     find_roots,
+    mark_known,
     span_batches,
 )
 from tracecorr.native.rows import (
@@ -58,6 +59,6 @@ __all__ = [
     "bracket_rows", "code_spans", "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls",
     "fill_numbers", "find_beside", "find_breaks", "find_lines", "find_pairs", "find_previous", "find_roots",
     "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers",
-    "match_lines", "number_values", "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups",
-    "spread_fields",
+    "mark_known", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes", "span_batches",
+    "span_groups", "spread_fields",
 ]  # fmt: skip

@@ -196,3 +196,14 @@ void find_beside(i64 count, const void *group, int width, const i64 *value, cons
             above[at] = above[at] < 0 ? above[at + 1] : above[at];
     }
 }
+
+/* Mark the values, which `bits` tell from bit `first_bit` on, that are among sorted `keys`. */
+void mark_known(i64 count, const i64 *value, const u8 *bits, i64 first_bit, i64 size, const i64 *keys, u8 *marks) {
+    for (i64 row = 0, place = 0; row < count; row++) {
+        marks[row] = 0;
+        if (!is_set(bits, first_bit + row))
+            continue;
+        place = search_from(keys, size, value[row], place);
+        marks[row] = place < size && keys[place] == value[row];
+    }
+}

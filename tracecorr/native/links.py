@@ -128,3 +128,10 @@ def find_beside(group: Groups, groups: int, values: pa.Array, asked_group: Group
     place = np.empty(len(order), np.int64)
     place[order] = np.cumsum(is_first) - 1
     return below[place], above[place]
+
+
+def mark_known(keys: Ints, values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which values are among some sorted ones; neighbours most often belong near each other."""
+    keys, marks = as_ints(keys), np.empty(len(values), np.bool_)
+    KERNEL.mark_known(len(values), *places_of(values), len(keys), address(keys), address(marks))
+    return marks

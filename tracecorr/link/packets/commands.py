@@ -157,7 +157,7 @@ def match_completions(
     )
     uses = list_command_uses(lines)
     columns = ("event", "file", "process", "name", "command", "kind", "ts_ns", "enqueue_ns", "command_stream")
-    wanted = select_marked(launches.select(*columns, log), pl.col("command").is_not_null())
+    wanted = launches.select(*columns, log)
     keys = ["process", "command"]
     # A log that is put together of pieces is in `losses`, too, with a share of 0: no line is known to lack.
     whole = ~pl.col("file").is_in(losses.filter(pl.col("lost") > 0)["file"].implode())
@@ -187,7 +187,7 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
     They are those of the pointer's next use, whose line was lost.
     """
     is_lossy = pl.col("file").is_in(losses["file"].implode())
-    asked = select_marked(wanted.select("event", "file", "kind"), is_lossy)
+    asked = wanted.select(pl.col("event", "file", "kind").filter(is_lossy & pl.col("command").is_not_null()))
     if asked.is_empty():
         return found
     events = asked["event"].to_numpy()
@@ -241,15 +241,14 @@ def add_bare_calls(
         events: all rows, numbered by their places.
     """
     enqueues = commands.filter(~pl.col("name").is_in(NOT_ENQUEUES))
-    writers = launches.select(pl.col("file", "parent").filter(pl.col("layer") == "aql")).drop_nulls()
-    writers = writers.rename({"parent": "event"})
-    owns = np.zeros(events.height, dtype=np.bool_)
+    writers = launches.select(pl.col("parent").filter(pl.col("layer") == "aql")).to_series()
+    owns, writes = np.zeros((2, events.height), dtype=np.bool_)
     owns[enqueues["parent"].drop_nulls().to_numpy()] = True
-    bare = ~owns[writers["event"].to_numpy()]
-    if not bare.any():
+    writes[writers.drop_nulls().to_numpy()] = True
+    if not (writes & ~owns).any():
         return losses
-    name, end = (events[column].gather(writers["event"]) for column in ("name", "end_offset"))
-    calls = writers.with_columns(bare=bare & end.is_not_null().to_numpy(), name=name).unique("event")
+    calls = events.select("file", "name", end="end_offset")[np.flatnonzero(writes)]
+    calls = calls.with_columns(bare=pl.Series(~owns[writes]) & calls["end"].is_not_null())
     counts = calls.group_by("file", "name").agg(total=pl.len(), bare=pl.col("bare").sum())
     counts = counts.filter(~pl.col("name").is_in(DESTROYING))
     usual = counts.filter(pl.col("bare") < _MOST_BARE * pl.col("total")).group_by("file")

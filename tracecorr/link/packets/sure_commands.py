@@ -62,7 +62,8 @@ def keep_sure_commands(
     pairs = pairs.with_columns(command_offset=events["offset"].gather(pairs["command_event"]))
     alike = _drop_of_other_queues(pairs)
     told = select_rows(alike.select("event", "parent"), _told_calls(events)["parent"], "parent")
-    called = select_rows(alike.filter(pl.col("parent").is_not_null()), told["event"], chosen=False)
+    called = select_marked(alike, pl.col("parent").is_not_null())
+    called = select_rows(called, told["event"], chosen=False)
     worked = _select_worked(alike.filter(pl.col("parent").is_null()), events, losses)
     unrung = drop_rung(pl.concat([called, worked.select(called.columns)]), rung)
     proven = _drop_behind_gaps(unrung, damaged, _list_damaged(losses))
@@ -77,15 +78,22 @@ def _drop_of_other_queues(pairs: pl.DataFrame) -> pl.DataFrame:
     Args:
         pairs: packets and copies (null = no queue) with file, offset, queue, command_event.
     """
-    pairs = sort_rows(pairs, "file", "offset")
-    known = pairs.select("event", "queue", "command_event").drop_nulls("queue")
-    if known.is_empty():
+    # Most commands have packets on one queue, and then none is another one, whichever is the first.
+    if _list_of_other_queues(pairs).is_empty():
         return pairs
+    return select_rows(pairs, _list_of_other_queues(sort_rows(pairs, "file", "offset")), chosen=False)
+
+
+def _list_of_other_queues(pairs: pl.DataFrame) -> pl.Series:
+    """Return the packets (event) on other queues than the first row of their command that names one."""
+    known = select_marked(pairs.select("event", "queue", "command_event"), pl.col("queue").is_not_null())
+    if known.is_empty():
+        return known["event"]
     command, queue = known["command_event"].to_numpy(), known["queue"].to_numpy()
     # Of several values for one place the last one stays: here that of the first packet.
     first = np.empty(command.max() + 1, dtype=queue.dtype)
     first[command[::-1]] = queue[::-1]
-    return select_rows(pairs, known["event"].filter(pl.Series(queue != first[command])), chosen=False)
+    return known["event"].filter(pl.Series(queue != first[command]))
 
 
 def list_unsure_kernels(
