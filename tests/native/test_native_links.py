@@ -96,14 +96,10 @@ def test_groups_whose_indexes_leave_numbers_out_are_broken(rows: list[tuple[int,
 _VALUES = st.lists(st.none() | st.integers(0, 9), max_size=20)
 
 
-@given(_VALUES, st.lists(st.integers(0, 2), min_size=20, max_size=20), st.integers(0, 9))
-def test_rows_before_are_those_of_their_group(values: list[int | None], groups: list[int], skipped: int) -> None:
-    groups = groups[: len(values)]
-    group = np.array(groups, np.uint8)
-    before = native.find_previous(group, 3).tolist()
-    assert before == [
-        max((n for n in range(row) if groups[n] == groups[row]), default=-1) for row in range(len(groups))
-    ]
+@given(st.lists(st.integers(0, 2), max_size=20), _WIDTHS)
+def test_rows_before_are_those_of_their_group(groups: list[int], width: type[np.integer]) -> None:
+    known = [max((n for n in range(row) if groups[n] == own), default=-1) for row, own in enumerate(groups)]
+    assert native.find_previous(np.array(groups, width), 3).tolist() == known
 
 
 @given(_VALUES, st.lists(st.integers(0, 2), min_size=20, max_size=20), st.integers(0, 9), st.randoms())
