@@ -19,6 +19,36 @@ _LINES = st.lists(
 )
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["enter", "exit", "line"])), max_size=40), st.integers(0, 9)
+)
+def test_calls_around_rows_are_found_where_they_begin(rows: list[tuple[int, str]], skipped: int) -> None:
+    known: list[int | None] = []
+    stacks: dict[int, list[int]] = {0: [], 1: []}
+    for row, (thread, what) in enumerate(rows):
+        stack = stacks[thread]
+        if what == "exit" and stack:
+            stack.pop()
+        known.append(stack[-1] if stack else None)
+        if what == "enter":
+            stack.append(row)
+    group = np.array([thread for thread, _ in rows], np.uint8)
+    is_call = np.array([what == "enter" for _, what in rows], np.bool_)
+    begun = pa.array([None] * skipped + [None if at is None else 10 * at for at in known], pa.int64())[skipped:]
+    found, missed = native.find_parents(group, 2, 10 * np.arange(len(rows)), begun, is_call)
+    assert found.to_pylist() == known
+    assert missed.tolist() == []
+
+
+def test_rows_whose_call_is_not_around_the_one_before_are_told() -> None:
+    """What names a row that is no call, one that comes later, one of another group, or one that has ended before."""
+    calls = np.array([True, False, True, False, False, False, False])
+    group, offset = np.array([0, 0, 0, 0, 0, 1, 0], np.uint8), 10 * np.arange(7)
+    found, missed = native.find_parents(group, 2, offset, pa.array([None, 0, None, 10, 60, 20, 0]), calls)
+    assert found.to_pylist() == [None, 0, None, None, None, None, None]
+    assert missed.tolist() == [3, 4, 5, 6]
+
+
 @given(st.lists(st.tuples(st.none() | st.integers(0, 40), st.booleans()), max_size=20), st.randoms(), st.integers(0, 9))
 def test_roots_are_the_outermost_rows(rows: list[tuple[int | None, bool]], random: Random, skipped: int) -> None:
     """Rows stand in any order: what encloses one may stand behind it."""

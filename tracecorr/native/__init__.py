@@ -34,6 +34,7 @@ from tracecorr.native.links import (
     bracket_rows,
     find_beside,
     find_breaks,
+    find_parents,
     find_previous,
     find_roots,
     mark_known,
@@ -57,8 +58,8 @@ __all__ = [
     "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "NO_MOMENT", "CallRowsOf",
     "ClassesOf", "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address",
     "bracket_rows", "code_spans", "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls",
-    "fill_numbers", "find_beside", "find_breaks", "find_lines", "find_pairs", "find_previous", "find_roots",
-    "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers",
+    "fill_numbers", "find_beside", "find_breaks", "find_lines", "find_pairs", "find_parents", "find_previous",
+    "find_roots", "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers",
     "mark_known", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes", "span_batches",
     "span_groups", "spread_fields",
 ]  # fmt: skip

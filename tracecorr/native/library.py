@@ -45,6 +45,7 @@ _ARGUMENTS = {
     "search_near": (_INT, _POINTER, _INT, *[_POINTER] * 2),
     "find_rows": (_INT, _POINTER, _INT, *[_POINTER] * 4),
     "find_unsure": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4, _INT, *[_POINTER] * 2, _INT, *[_POINTER] * 2),
+    "find_parents": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 3, _INT, _POINTER, _INT, *[_POINTER] * 3),
     "find_roots": (_INT, *[_POINTER] * 2, _INT, *[_POINTER] * 3),
     "bracket_rows": (
         _INT, _POINTER, ctypes.c_int, *[_POINTER] * 3, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER, _INT,
@@ -60,7 +61,7 @@ _ARGUMENTS = {
 _COUNTING = (
     "table_find", "code_spans", "find_lines", "count_units_in", "read_shapes", "scan_lines",
     "describe_rows", "list_events", "keep_rows", "find_rows", "number_values",
-    "find_roots", "bracket_rows",
+    "find_parents", "find_roots", "bracket_rows",
     "gather_i64", "gather_u64", "gather_u32", "gather_texts",
 )  # fmt: skip
 

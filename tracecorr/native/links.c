@@ -1,6 +1,36 @@
 /* What `link/` asks of all rows, which are in the order of their times. */
 #include "columns.h"
 
+/* Find the call of its group that begins where each row says (`begun`), among those around the call before it.
+ *
+ * `bits` tell, from bit `first_bit` on, which rows say so. `last` has a place for each group; `found`, which begins as
+ * zeros, tells which rows have a `parent`; it is -2 where none is found, so many are returned.
+ */
+i64 find_parents(i64 count, const void *group, int width, const i64 *offset, const i64 *begun, const u8 *bits,
+                 i64 first_bit, const u8 *is_call, i64 groups, i64 *last, i64 *parent, u8 *found) {
+    i64 missed = 0;
+    for (i64 number = 0; number < groups; number++)
+        last[number] = -1;
+    for (i64 row = 0; row < count; row++) {
+        i64 *call = &last[group_of(group, width, row)], above = *call;
+        if (is_call[row])
+            *call = row;
+        parent[row] = -1;
+        if (!is_set(bits, first_bit + row))
+            continue;
+        while (above >= 0 && offset[above] > begun[row])
+            above = parent[above];
+        if (above >= 0 && offset[above] == begun[row]) {
+            parent[row] = above;
+            found[row >> 3] |= (u8)(1 << (row & 7));
+        } else {
+            parent[row] = -2;
+            missed++;
+        }
+    }
+    return missed;
+}
+
 /* Find the outermost row around each one (`root`): itself where nothing encloses it.
  *
  * `bits` tell, from bit `first_bit` on, which rows have a `parent`. Where `named` is given, `found`, which begins as

@@ -17,6 +17,29 @@ _FEW_ENDS, _MORE_ENDS = 16, 4
 _MOMENTS = 6
 
 
+def find_parents(
+    group: Groups, groups: int, offset: Ints, begun: pa.Array, is_call: npt.NDArray[np.bool_]
+) -> tuple[pa.Array, Ints]:
+    """Return the call around each row, null for none, and the rows whose call is not among those around the one before.
+
+    Args:
+        group: of each row, below `groups`; what encloses a row is of its group.
+        groups: how many there are.
+        offset: where each row begins.
+        begun: where the call around each row begins, null for none.
+        is_call: which rows are calls.
+    """
+    group, offset, is_call = np.ascontiguousarray(group), as_ints(offset), np.ascontiguousarray(is_call, np.bool_)
+    count, last = len(group), np.empty(groups, np.int64)
+    parents, found = np.empty(count, np.int64), np.zeros(count // 8 + 1, np.uint8)
+    missed = KERNEL.find_parents(
+        count, address(group), group.itemsize, address(offset), *places_of(begun), address(is_call), groups,
+        *map(address, (last, parents, found)),
+    )  # fmt: skip
+    column = pa.Array.from_buffers(pa.int64(), count, [pa.py_buffer(found), pa.py_buffer(parents)])
+    return column, np.flatnonzero(parents == -2) if missed else np.empty(0, np.int64)
+
+
 def find_roots(parents: pa.Array, named: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """Return the outermost row around each one, which is itself where nothing encloses it.
 

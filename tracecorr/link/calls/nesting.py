@@ -11,7 +11,7 @@ from tracecorr import native
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
-from tracecorr.align.rows import Places
+from tracecorr.align.rows import Places, number_rows
 from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
 from tracecorr.link.losses.threadless import part_threadless
 from tracecorr.model.kinds import DERIVED, INFERRED
@@ -33,10 +33,7 @@ def find_parents(
         gaps: where packets are missing (`list_packet_gaps`).
         ends: ends of commands (`list_command_ends`), with `event`.
     """
-    hip = pl.col("layer") == "hip"
-    # In the log only calls enclose anything.
-    enclosing = events.select(hip | (pl.col("source") != "amd_log")).to_series().to_numpy()
-    parents = Places.of(events, enclosing).find(events, "parent_offset")
+    hip, parents = pl.col("layer") == "hip", _list_parents(events)
     joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves, gaps, ends)
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
@@ -48,6 +45,22 @@ def find_parents(
     found = pl.Series(_leave_open_calls(rows, parent, is_hip, is_open, joined["offset"].to_numpy(), is_empty))
     moved = joined["parent"].scatter(pl.Series(rows), found.set(found < 0, None))
     return joined.with_columns(moved)
+
+
+def _list_parents(events: pl.DataFrame) -> pl.Series:
+    """Return the row whose record encloses each one, as the reader saw it."""
+    is_log = pl.col("source") == "amd_log"
+    calls = events.select((pl.col("layer") == "hip") & is_log).to_series().to_numpy()
+    codes, first = number_rows(events, ["file", "thread"])
+    offset = events["offset"].fill_null(-1).to_numpy()
+    found, missed = native.find_parents(codes, len(first), offset, events["parent_offset"].to_arrow(), calls)
+    parents: pl.Series = pl.from_arrow(found)  # type: ignore[assignment]
+    if not len(missed):
+        return parents
+    # In the log only calls enclose anything.
+    enclosing = events.select((pl.col("layer") == "hip") | ~is_log).to_series().to_numpy()
+    rest = Places.of(events, enclosing).find(events.select("file", "parent_offset")[missed], "parent_offset")
+    return parents.scatter(missed, rest)
 
 
 def _leave_open_calls(rows: Ints, parent: Ints, is_hip: Mask, is_open: Mask, offset: Ints, is_empty: Mask) -> Ints:
