@@ -261,7 +261,9 @@ def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
     is_line = (pl.col("layer") != "gpu") | (pl.col("source") == "rocprof")
     # Few lines have fields.
-    named = native.mark_known(np.unique(part_args["offset"].to_numpy()), events["offset"].to_arrow())
+    # They are nearly in order, as a stable sort likes it.
+    offsets = np.sort(part_args["offset"].to_numpy(), kind="stable")
+    named = native.mark_known(offsets, events["offset"].to_arrow())
     lines = events.select("event", "file", "offset", "layer", "source").filter(pl.lit(pl.Series(named)) & is_line)
     found = lines["event"].gather(Places.of(lines).find(part_args))
     args = part_args.select(found, "key", "u64", "text").drop_nulls("event")

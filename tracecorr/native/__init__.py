@@ -1,4 +1,5 @@
-"""Compiled loops over arrays (`*.c`): what is done with every line of a log, and with every row (`groups.py`).
+"""Compiled loops over arrays (`*.c`): what is done with every line of a log, and with every row (`groups.py`,
+`links.py`).
 
 Python learns what lines look like; these functions compare all lines of a block with what was learned, in one pass
 each. They see bytes through `Text`'s padding only: a position outside of it fits nothing. Each module has the name of
@@ -59,7 +60,7 @@ __all__ = [
     "ClassesOf", "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address",
     "bracket_rows", "code_spans", "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls",
     "fill_numbers", "find_beside", "find_breaks", "find_lines", "find_pairs", "find_parents", "find_previous",
-    "find_roots", "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers",
-    "mark_known", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes", "span_batches",
-    "span_groups", "spread_fields",
+    "find_roots", "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows",
+    "list_numbers", "mark_known", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes",
+    "span_batches", "span_groups", "spread_fields",
 ]  # fmt: skip

@@ -37,13 +37,14 @@ def find_parents(
     joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves, gaps, ends)
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
-    parent = joined["parent"].fill_null(-1).to_numpy()
-    rows = np.flatnonzero(is_open[parent] & (parent >= 0)) if is_open.any() else np.empty(0, dtype=np.int64)
+    parent = joined["parent"]
+    rows = pl.Series(is_open).gather(parent).arg_true() if is_open.any() else parent.head(0)
     if not len(rows):
         return joined
-    is_empty = list_empty_calls(joined, losses, halves, np.unique(parent[rows]))
-    found = pl.Series(_leave_open_calls(rows, parent, is_hip, is_open, joined["offset"].to_numpy(), is_empty))
-    moved = joined["parent"].scatter(pl.Series(rows), found.set(found < 0, None))
+    is_empty = list_empty_calls(joined, losses, halves, parent.gather(rows).unique().sort().to_numpy())
+    offset = joined["offset"].to_numpy()
+    found = pl.Series(_leave_open_calls(rows.cast(pl.Int64).to_numpy(), parent, is_hip, is_open, offset, is_empty))
+    moved = parent.scatter(rows, found.set(found < 0, None))
     return joined.with_columns(moved)
 
 
@@ -63,14 +64,16 @@ def _list_parents(events: pl.DataFrame) -> pl.Series:
     return parents.scatter(missed, rest)
 
 
-def _leave_open_calls(rows: Ints, parent: Ints, is_hip: Mask, is_open: Mask, offset: Ints, is_empty: Mask) -> Ints:
+def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: Mask, is_open: Mask, offset: Ints, is_empty: Mask) -> Ints:
     """Return the parents of some rows: of those that open calls do not surely enclose, what encloses these.
 
     Args:
         rows: all rows whose parents are open calls.
-        parent, is_hip, is_open, offset, is_empty: of each event; its parent is -1 where it has none.
+        parent, is_hip, is_open, offset, is_empty: of each event.
+
+    Returns: -1 where nothing encloses a row.
     """
-    found = parent[rows]
+    found = _parents_of(parent, rows)
     calls, call = np.unique(found, return_inverse=True)
     next_call = np.full(len(calls), np.iinfo(np.int64).max)
     np.minimum.at(next_call, call[is_hip[rows]], offset[rows[is_hip[rows]]])
@@ -81,8 +84,13 @@ def _leave_open_calls(rows: Ints, parent: Ints, is_hip: Mask, is_open: Mask, off
         left, above = left[outside], above[outside]
         # A call that encloses a row may be moved as well.
         at = np.minimum(np.searchsorted(rows, above), len(rows) - 1)
-        found[left] = np.where(rows[at] == above, found[at], parent[above])
+        found[left] = np.where(rows[at] == above, found[at], _parents_of(parent, above))
     return found
+
+
+def _parents_of(parent: pl.Series, rows: Ints) -> Ints:
+    parents: Ints = parent.gather(rows).fill_null(-1).to_numpy(writable=True)
+    return parents
 
 
 def list_lines(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:

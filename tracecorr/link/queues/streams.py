@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import fill_columns, list_groups
+from tracecorr.align.rows import fill_columns, list_groups, select_marked
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.kinds import (
@@ -207,7 +207,8 @@ def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.
         events: linked events with `stream_id`.
     """
     named = events["stream_id"].gather(launches["command_event"]).is_not_null()
-    both = launches.select("stream", "queue", "packet_ns", named=named).drop_nulls(["stream", "queue"])
+    is_placed = pl.col("stream").is_not_null() & pl.col("queue").is_not_null()
+    both = select_marked(launches.select("stream", "queue", "packet_ns", named=named), is_placed)
     return both.group_by("stream", "queue", maintain_order=True).agg(
         from_ns=pl.col("packet_ns").min(), to_ns=pl.col("packet_ns").max(),
         evidence=pl.when(pl.col("named").all()).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),
