@@ -1,5 +1,4 @@
-"""Compiled loops over arrays (`*.c`): what is done with every line of a log, and with every row (`groups.py`,
-`links.py`).
+"""Compiled loops over arrays (`*.c`): over every line of a log, and over every row (`groups.py`, `links.py`).
 
 Python learns what lines look like; these functions compare all lines of a block with what was learned, in one pass
 each. They see bytes through `Text`'s padding only: a position outside of it fits nothing. Each module has the name of

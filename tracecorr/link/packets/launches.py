@@ -91,7 +91,8 @@ def build_launches(
     """Return the table `launches` and the links between packets, signals and completions.
 
     Args:
-        events: linked events with `queue`, `stream_id`, `kernel_id`, `chain`, `parent`.
+        events: linked events with `queue`, `stream_id`, `kernel_id`, `chain`, `parent`, and `outside`: whether the
+            reader saw no call around them.
         packets: part packets, at least `PACKET_COLUMNS`.
         args: args by event.
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
