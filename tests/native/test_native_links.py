@@ -132,21 +132,20 @@ def test_rows_before_are_those_of_their_group(groups: list[int], width: type[np.
     assert native.find_previous(np.array(groups, width), 3).tolist() == known
 
 
-@given(_VALUES, st.lists(st.integers(0, 2), min_size=20, max_size=20), st.integers(0, 9), st.randoms())
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(0, 9)), max_size=20),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=10),
+    st.integers(0, 9),
+)
 def test_the_next_lower_and_higher_values_are_found(
-    values: list[int | None], groups: list[int], skipped: int, random: Random
+    rows: list[tuple[int, int | None]], asked: list[tuple[int, int]], skipped: int
 ) -> None:
-    """Each value is asked for in its group, as a half of a call that is itself a line."""
-    group = np.array(groups[: len(values)], np.uint8)
-    column = pa.array([None] * skipped + values, pa.int64())[skipped:]
-    rows = list(zip(group.tolist(), values, strict=True))
-    asked = [row for row in rows if row[1] is not None]
-    random.shuffle(asked)
-    whose, places = np.array([g for g, _ in asked], np.uint8), np.array([v for _, v in asked], np.int64)
-    sides = native.find_beside(group, 3, column, whose, places)
+    column = pa.array([None] * skipped + [value for _, value in rows], pa.int64())[skipped:]
+    group, whose = (np.array([number for number, _ in side], np.uint8) for side in (rows, asked))
+    sides = native.find_beside(group, 3, column, whose, np.array([value for _, value in asked], np.int64))
     below, above = ([None if row < 0 else rows[row] for row in side.tolist()] for side in sides)
     for (number, value), lower, higher in zip(asked, below, above, strict=True):
-        own = [v for g, v in rows if g == number and v is not None]
+        own = [mine for other, mine in rows if other == number and mine is not None]
         assert lower == next(((number, v) for v in sorted(own, reverse=True) if v < value), None)
         assert higher == next(((number, v) for v in sorted(own) if v > value), None)
 

@@ -134,18 +134,15 @@ def find_beside(group: Groups, groups: int, values: pa.Array, asked_group: Group
         group: of each row, below `groups`.
         groups: how many there are.
         values: of each row, nearly in order; one that is null is none.
-        asked_group, asked: groups and values; those of a group may lie next to each other only with a row between them.
+        asked_group, asked: groups and values, in any order.
     """
     order = np.lexsort((asked, asked_group))
     whose, places = asked_group[order], asked[order]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (whose[1:] != whose[:-1]) | (places[1:] != places[:-1])
     places, starts = as_ints(places[is_first]), as_ints(np.searchsorted(whose[is_first], np.arange(groups + 1)))
-    group, near, (below, above) = (
-        np.ascontiguousarray(group),
-        np.empty(groups, np.int64),
-        np.empty((2, len(places)), np.int64),
-    )
+    group, near = np.ascontiguousarray(group), np.empty(groups, np.int64)
+    below, above = np.empty((2, len(places)), np.int64)
     found = map(address, (starts, places, near, below, above))
     KERNEL.find_beside(len(group), address(group), group.itemsize, *places_of(values), groups, *found)
     place = np.empty(len(order), np.int64)
