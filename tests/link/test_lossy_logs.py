@@ -161,7 +161,7 @@ def test_calls_of_a_log_without_any_exit_hold_nothing() -> None:
 def test_a_call_that_writes_a_packet_and_enqueues_no_command_shows_a_loss(bare: int, lost: list[float]) -> None:
     """Of ten calls; where half of them do, their commands are not shown."""
     call = {"file": 0, "name": "hipEventRecord", "layer": "hip", "parent": None, "end_offset": 9}
-    events = pl.DataFrame([call] * 10)
+    events = pl.DataFrame([call] * 10, schema_overrides={"file": pl.UInt16})
     rows = [{"file": 0, "name": "x", "layer": layer, "parent": n} for n in range(10) for layer in ("command", "aql")]
     lines = pl.DataFrame(rows, schema_overrides={"file": pl.UInt16})
     packets, commands = lines.filter(pl.col("layer") == "aql"), lines.filter(pl.col("layer") == "command")[bare:]
@@ -193,12 +193,13 @@ def test_a_command_that_is_processed_and_not_submitted_shows_a_loss(
         schema_overrides={"file": pl.UInt16},
     )  # fmt: skip
     none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
-    assert add_lost_enqueues(none, commands, commands)["lost"].to_list() == ([] if lost is None else [lost])
+    found = add_lost_enqueues(none, commands, commands, headless=True)
+    assert found["lost"].to_list() == ([] if lost is None else [lost])
     # Another worker has commands of its own meanwhile, and another log may show none that is submitted.
     other = commands.with_columns(thread=pl.lit(2, pl.Int64), command=pl.col("command") + 10)
     silent = commands.filter(pl.col("name") == "processing").with_columns(file=pl.lit(1, pl.UInt16))
     both = pl.concat([commands, other]).sort("offset", maintain_order=True)
-    found = add_lost_enqueues(none, pl.concat([both, silent]), both)
+    found = add_lost_enqueues(none, pl.concat([both, silent]), both, headless=True)
     assert found.rows() == ([] if lost is None else [(0, lost)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr.align.rows import select_marked
 from tracecorr.model.columns import CAT
 from tracecorr.model.kinds import DERIVED
 from tracecorr.model.sights import is_counted
@@ -28,7 +29,8 @@ def list_links(
         more: edges that other modules made: from_event, to_event, rule, evidence.
     """
     ends = launches.select("event", "kind", "call_event", "command_event", "doorbell_event", "doorbell_evidence")
-    copies, packets = ends.filter(pl.col("kind") == "copy"), ends.filter(pl.col("kind") != "copy")
+    # Most launches are packets, and hardly any of them lacks anything: what is whole is not copied.
+    copies, packets = (select_marked(ends, mark) for mark in (pl.col("kind") == "copy", pl.col("kind") != "copy"))
     parts = [
         *_nesting(events),
         _functions(events),
@@ -47,31 +49,33 @@ def list_links(
         *more,
     ]  # fmt: skip
     edges = pl.concat(part.select(*_SHAPE).cast(_SHAPE) for part in parts)  # type: ignore[arg-type]
-    cause, effect = (edges[name].to_numpy() for name in ("from_event", "to_event"))
+    del parts, packets, copies, ends  # large
+    return _add_gaps(edges[_order(edges)], events)
+
+
+def _order(edges: pl.DataFrame) -> pl.Series:
     # Events are numbered below 2^31, and one number is sorted sooner than two.
-    order = np.argsort(cause << 32 | effect, kind="stable")
-    return _add_gaps(edges[pl.Series(order.astype(np.uint32))], events)
+    key = edges.select(pl.col("from_event") * 2**32 + pl.col("to_event")).to_series().to_numpy()
+    return pl.Series(np.argsort(key, kind="stable").astype(np.uint32))
 
 
 def _edge(rows: pl.DataFrame, cause: str, rule: str) -> pl.DataFrame:
     """Return the edges from the event in column `cause` to each row itself."""
     # Which call and which command is meant follows from the order of a thread's lines, not from a key.
-    return rows.drop_nulls([cause, "event"]).select(
-        from_event=cause, to_event="event", rule=pl.lit(rule), evidence=pl.lit(DERIVED)
-    )
+    edges = select_marked(rows.select(from_event=cause, to_event="event"), pl.all_horizontal(pl.all().is_not_null()))
+    return edges.with_columns(rule=pl.lit(rule), evidence=pl.lit(DERIVED))
 
 
 def _nesting(events: pl.DataFrame) -> list[pl.DataFrame]:
     """Return the edges that the readers saw themselves: a record between the enter and exit of its parent."""
-    inner = events.select("event", "parent", "layer", "source").filter(
-        pl.col("layer").is_in([n for n, _, _ in _NESTED])
-    )
-    inner = inner.drop_nulls("parent")
+    is_inner = pl.col("layer").is_in([n for n, _, _ in _NESTED]) & pl.col("parent").is_not_null()
+    inner = events.select("event", "parent", "layer", "source").filter(is_inner)
     above = events.select(over="layer", over_source="source")[inner["parent"]]
-    nested = inner.with_columns(above.get_columns()).filter(pl.col("source") == pl.col("over_source"))
+    inner = inner.with_columns(above.get_columns())
+    is_same = pl.col("source") == pl.col("over_source")
     # Enclosed by enter and exit of one thread: by order, since neither line names the other.
     return [
-        _edge(nested.filter((pl.col("layer") == layer) & pl.col("over").is_in(over)), "parent", rule)
+        _edge(inner.filter(is_same & (pl.col("layer") == layer) & pl.col("over").is_in(over)), "parent", rule)
         for layer, over, rule in _NESTED
     ]
 
@@ -88,12 +92,13 @@ def _functions(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    times = events.select("ts_ns", pl.col("err_lo_ns", "err_hi_ns").cast(pl.Int64))
+    times = events.select("ts_ns", "err_lo_ns", "err_hi_ns")
     causes, effects = (times[edges[name].cast(pl.UInt32)] for name in ("from_event", "to_event"))
     both = pl.concat([causes, effects.select(pl.all().name.suffix("_effect"))], how="horizontal")
+    errors = {name: pl.col(name).cast(pl.Int64) for name in both.columns if name.startswith("err_")}
     # By how much the true gap can be larger and smaller.
-    larger = pl.col("err_lo_ns") + pl.col("err_hi_ns_effect")
-    smaller = pl.col("err_hi_ns") + pl.col("err_lo_ns_effect")
+    larger = errors["err_lo_ns"] + errors["err_hi_ns_effect"]
+    smaller = errors["err_hi_ns"] + errors["err_lo_ns_effect"]
     known = larger.is_not_null() & smaller.is_not_null()
     gaps = both.select(
         gap_ns=pl.col("ts_ns_effect") - pl.col("ts_ns"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, span_groups
+from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, select_marked, span_groups
 from tracecorr.align.steps import UNTIMED
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
@@ -25,7 +27,7 @@ from tracecorr.link.losses.lossy_files import add_few, add_unproven, find_losses
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.losses.queue_losses import list_unshown
 from tracecorr.link.losses.unprinted_packets import list_unprinted
-from tracecorr.link.packets.launches import build_launches, forget_indexes
+from tracecorr.link.packets.launches import PACKET_COLUMNS, build_launches, forget_indexes
 from tracecorr.link.packets.refused_copies import name_refused_copies
 from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, streams
 from tracecorr.link.queues.gpus import assign_gpus, list_gpus
@@ -35,10 +37,13 @@ from tracecorr.link.threads.thread_creation import find_creators
 from tracecorr.link.threads.thread_evidence import limit_by_pid, limit_by_thread
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
+from tracecorr.model.arrow import take_column
 from tracecorr.model.kinds import Flag
 
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
+# What is asked of packets.
+_PACKET_COLUMNS = (*PACKET_COLUMNS, *queue_lives.PACKET_IDS)
 
 
 def link_tables(
@@ -66,8 +71,10 @@ def link_tables(
         damaged: files with records that could not be read (`unreadable.list_damaged`).
         unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
     """
-    events, lacking = _nest_events(placed, identities, unproven, damaged)
-    del placed  # large
+    # Rows and packets are large: nobody holds a column longer than it is asked for.
+    packets, held = packets.select(_PACKET_COLUMNS), [_name_processes(placed, identities)]
+    del placed
+    events, lacking = _nest_events(held.pop(), unproven, damaged)
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
     losses = lacking.losses
     # What made a queue may stand before the first line of a log.
@@ -75,9 +82,10 @@ def link_tables(
     events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, unseen, hqd, known_gpus)
     named = [assign_gpus(args, driver.devices, owners.gpus), find_gpus_of_sights(events, owners.hqd)]
     events = _attach_gpus(events, owners.queues, pl.concat(named))
+    packets = packets.drop(queue_lives.PACKET_IDS)
     jobs = build_drm_jobs(events, args, unseen)
     sources = _sources(events, trace_aligned)
-    found = build_launches(events, packets, args, sources, losses, lacking.displaced, lacking.late)
+    found = build_launches(events, packets, args, sources, losses, lacking.displaced, lacking.late, lacking.headless)
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, owners.queues, owners.kernels)
     launches = explain_stores(rocprof.fill_gpu_times(found.table, timed), owners.queues)
@@ -118,7 +126,7 @@ class _Lacking:
     """Hold where lines of the log lack (`losses`), stand elsewhere (`displaced`), or end early (`torn`).
 
     Of graph launches that are `silent` the level of the log shows no packets. Logs that are `late` begin in the middle
-    of a run.
+    of a run. Where some are `headless` commands end that no line enqueued.
     """
 
     losses: pl.DataFrame
@@ -126,13 +134,23 @@ class _Lacking:
     torn: pl.DataFrame
     silent: pl.DataFrame
     late: pl.DataFrame
+    headless: bool
 
 
-def _nest_events(
-    placed: pl.DataFrame, identities: Identities, unproven: Sequence[int], damaged: pl.DataFrame
-) -> tuple[pl.DataFrame, _Lacking]:
-    """Return the rows of each side with what encloses them there, and where lines lack."""
+def _name_processes(placed: pl.DataFrame, identities: Identities) -> pl.DataFrame:
+    """Return the rows with the processes of those that name them themselves.
+
+    From here on a row's thread and process stand for its numbers and its name.
+    """
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
+    events = events.drop("pid", "tid", "comm")
+    # On the common clock itself one column serves for both times.
+    is_common = events["ts_ns"].equals(events["stamp_ns"])
+    return events.with_columns(pl.col("ts_ns").alias("stamp_ns")) if is_common else events
+
+
+def _nest_events(events: pl.DataFrame, unproven: Sequence[int], damaged: pl.DataFrame) -> tuple[pl.DataFrame, _Lacking]:
+    """Return the rows of each side with what encloses them there, and where lines lack."""
     displaced = disorder.find_displaced(events)
     graphs = list_silent_graphs(events)
     gaps = drop_silent(list_packet_gaps(events), graphs)
@@ -145,10 +163,10 @@ def _nest_events(
     losses = add_few(losses, pl.concat([damaged["file"].filter(is_log), list_unshown(events), unprinted]))
     losses = disorder.add_displaced(losses, displaced, events)
     torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events, ends)
-    # From here on a row's thread and process stand for these columns, which are large.
-    events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps, ends)
+    events = nesting.find_parents(events, losses, halves, gaps, ends)
+    events = events.with_columns(outside=pl.col("parent_offset").is_null()).drop("parent_offset")
     events = nest_calls(disorder.part_displaced(events, displaced))
-    return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late)
+    return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late, ends["alone"].any())
 
 
 @dataclass
@@ -244,8 +262,10 @@ def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
     is_line = (pl.col("layer") != "gpu") | (pl.col("source") == "rocprof")
     # Few lines have fields.
-    named = pl.col("offset").is_in(part_args["offset"].unique().implode())
-    lines = events.select("event", "file", "offset", "layer", "source").filter(named & is_line)
+    # They are nearly in order, as a stable sort likes it.
+    offsets = np.sort(part_args["offset"].to_numpy(), kind="stable")
+    named = native.mark_known(offsets, events["offset"].to_arrow())
+    lines = events.select("event", "file", "offset", "layer", "source").filter(pl.lit(pl.Series(named)) & is_line)
     found = lines["event"].gather(Places.of(lines).find(part_args))
     args = part_args.select(found, "key", "u64", "text").drop_nulls("event")
     return args.sort("event", maintain_order=True)
@@ -277,24 +297,25 @@ def _sources(events: pl.DataFrame, trace_aligned: bool) -> set[str]:
 def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
     """Make HIP calls the parents of the outermost rows that happened inside them, and find all chains."""
     joined = fill_columns(events, inside.select("event", parent="call"))
-    roots = nesting.find_chains(joined["parent"].fill_null(-1).to_numpy())
     is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
     # A chain is named by its root HIP call; a tree without one (a bare syscall) is no chain.
-    chain = pl.DataFrame({"root": roots, "named": is_hip[roots]}).select(chain=pl.when("named").then("root"))
-    return joined.with_columns(chain.to_series())
+    chain = take_column(native.find_roots(joined["parent"].to_arrow(), is_hip))
+    return joined.with_columns(chain.alias("chain"))
 
 
 def _attach_keys(
     events: pl.DataFrame, queue_table: pl.DataFrame, found: Sequence[pl.DataFrame], hqd: pl.DataFrame
 ) -> pl.DataFrame:
-    for keys in found:
-        events = attach_columns(events, keys)
+    of_queues, *others = found
     # An ioctl or a queue line that made a queue belongs to it, though it names no ring.
     made = pl.concat([
-        queue_table.select("queue", event="create_ioctl_event"),
-        queue_table.select("queue", event="created_line_event"),
-    ]).drop_nulls()  # fmt: skip
-    events = fill_columns(events, made.unique("event", keep="first"))
+        queue_table.select(event="create_ioctl_event", queue="queue"),
+        queue_table.select(event="created_line_event", queue="queue"),
+    ]).drop_nulls().unique("event", keep="first")  # fmt: skip
+    of_queues = select_marked(of_queues, pl.col("queue").is_not_null())
+    made = select_rows(made, of_queues["event"], chosen=False)
+    for keys in (pl.concat([of_queues, made]), *others):
+        events = attach_columns(events, keys)
     seen = hqd.drop_nulls("queue").select("file", "offset", "queue").unique(["file", "offset"], keep="first")
     if seen.is_empty():
         return events

@@ -1,4 +1,4 @@
-"""Compiled loops over arrays (`*.c`): what is done with every line of a log, and with every row (`groups.py`).
+"""Compiled loops over arrays (`*.c`): over every line of a log, and over every row (`groups.py`, `links.py`).
 
 Python learns what lines look like; these functions compare all lines of a block with what was learned, in one pass
 each. They see bytes through `Text`'s padding only: a position outside of it fits nothing. Each module has the name of
@@ -31,6 +31,17 @@ from tracecorr.native.lines import (
     match_lines,
     scan_lines,
 )
+from tracecorr.native.links import (
+    NO_MOMENT,
+    bracket_rows,
+    find_beside,
+    find_breaks,
+    find_parents,
+    find_previous,
+    find_roots,
+    mark_known,
+    span_batches,
+)
 from tracecorr.native.rows import (
     ASK_RESULT,
     IS_CUT,
@@ -58,11 +69,12 @@ from tracecorr.native.views import (
 )
 
 __all__ = [
-    "ASK_RESULT", "CROSSED", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "UNSORTED",
-    "CallRowsOf", "ClassesOf", "Described", "Drawn", "HashTable", "LayoutOf", "Lines", "Minimap", "Placed", "Records",
-    "Scanned", "ShapesOf", "Survey", "Texts", "Told", "Tracks", "address", "code_spans", "count_gaps", "count_groups",
-    "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines", "find_pairs",
+    "ASK_RESULT", "CROSSED", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "NO_MOMENT",
+    "UNSORTED", "CallRowsOf", "ClassesOf", "Described", "Drawn", "HashTable", "LayoutOf", "Lines", "Minimap", "Placed",
+    "Records", "Scanned", "ShapesOf", "Survey", "Texts", "Told", "Tracks", "address", "bracket_rows", "code_spans",
+    "count_gaps", "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers",
+    "find_beside", "find_breaks", "find_lines", "find_pairs", "find_parents", "find_previous", "find_roots",
     "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure", "gather", "gather_texts", "hash_spans",
-    "keep_rows", "list_numbers", "match_lines", "number_codes", "number_values", "scan_lines", "search_near",
-    "set_lanes", "span_groups", "spread_fields",
+    "keep_rows", "list_numbers", "mark_known", "match_lines", "number_codes", "number_values", "scan_lines",
+    "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
 ]  # fmt: skip

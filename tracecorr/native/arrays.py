@@ -11,6 +11,8 @@ import pyarrow as pa
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
+# Numbers of each group's rows, in any type of whole ones without a sign.
+Groups = npt.NDArray[np.integer[Any]]
 
 
 def address(array: Any) -> int:
@@ -27,7 +29,7 @@ def as_ints(array: npt.NDArray[Any]) -> Ints:
     return np.ascontiguousarray(array, np.int64)
 
 
-def places(column: pa.Array) -> tuple[int, int | None, int]:
+def places_of(column: pa.Array) -> tuple[int, int | None, int]:
     """Return where numbers lie, and the bits that tell which there are, from which bit on."""
     valid, values = column.buffers()
     return values.address + column.type.bit_width // 8 * column.offset, valid.address if valid else None, column.offset

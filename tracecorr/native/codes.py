@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.native.arrays import address, places
+from tracecorr.native.arrays import address, places_of
 from tracecorr.native.library import KERNEL
 
 _BYTE_BITS = 8
@@ -19,7 +19,7 @@ def number_codes(codes: pa.UInt32Array, most: int) -> tuple[pa.Int32Array, npt.N
         codes: a column in one piece.
         most: the highest one.
     """
-    count, valid, (place, bits, first_bit) = len(codes), codes.buffers()[0], places(codes)
+    count, valid, (place, bits, first_bit) = len(codes), codes.buffers()[0], places_of(codes)
     # The bits that tell what is null are taken as they are: they begin within a byte, and the numbers with as many that
     # nobody reads.
     skipped = codes.offset % _BYTE_BITS if valid else 0

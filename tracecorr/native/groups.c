@@ -1,5 +1,5 @@
 /* Rows of large frames: groups of them, and where they are. */
-#include "bytes.h"
+#include "columns.h"
 
 /* So many calls may be open at once; a thread with more of them is not sure. */
 #define DEPTH 16
@@ -8,22 +8,6 @@ typedef struct {
     i64 offset, depth;
     i64 end_offset[DEPTH], end[DEPTH];
 } Thread;
-
-static inline int is_set(const u8 *bits, i64 at) {
-    return !bits || (bits[at >> 3] >> (at & 7) & 1);
-}
-
-/* Numbers of one, two, four or eight bytes. */
-static inline u64 number_at(const void *numbers, int width, i64 row) {
-    return width == 1   ? ((const u8 *)numbers)[row]
-           : width == 2 ? ((const uint16_t *)numbers)[row]
-           : width == 4 ? ((const uint32_t *)numbers)[row]
-                        : ((const u64 *)numbers)[row];
-}
-
-static inline i64 group_of(const void *group, int width, i64 row) {
-    return (i64)number_at(group, width, row);
-}
 
 static inline void set_group(void *group, int width, i64 row, uint32_t number) {
     if (width == 1)
@@ -133,30 +117,6 @@ void mark_unordered(i64 count, const i64 *at, const uint16_t *file, const i64 *o
         else
             first = row;
     }
-}
-
-/* Return the first place of sorted keys that are not less than a wanted one; from `at` on it is searched both ways. */
-static inline i64 search_from(const i64 *keys, i64 size, i64 wanted, i64 at) {
-    i64 low = at, high = at, step = 1;
-    while (high < size && keys[high] < wanted) {
-        low = high + 1;
-        high = size - high > step ? high + step : size;
-        step *= 2;
-    }
-    if (high == at)
-        while (low > 0 && keys[low - 1] >= wanted) {
-            high = low - 1;
-            low = low > step ? low - step : 0;
-            step *= 2;
-        }
-    while (low < high) {
-        i64 middle = low + (high - low) / 2;
-        if (keys[middle] < wanted)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 /* Find where each wanted key belongs among sorted ones (`at`): in front of the first that is not less. */

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.native.arrays import Bytes, Ints, address, as_ints, places
+from tracecorr.native.arrays import Bytes, Groups, Ints, address, as_ints, places_of
 from tracecorr.native.library import KERNEL
 
-# Numbers of each group's rows, in any type of whole ones without a sign.
-Groups = npt.NDArray[np.integer[Any]]
 # For so many groups there is room at first, and so many times more each time that they are too few.
 _FEW_GROUPS, _MORE_GROUPS = 1 << 8, 1 << 4
 # Numbers of `Thread` in C.
@@ -31,7 +27,7 @@ def number_values(values: pa.Array, group: Groups) -> tuple[Groups, Ints]:
     first, before = np.empty(0, np.int64), np.empty(0, np.uint32)
     done, told, most = 0, np.zeros(1, np.int64), _FEW_GROUPS
     width = {8: 1, 16: 2, 32: 4, 64: 8}[values.type.bit_width]
-    value, bits, first_bit = places(values)
+    value, bits, first_bit = places_of(values)
     while done < len(group):
         if told[0] == most:
             most *= _MORE_GROUPS
@@ -120,7 +116,7 @@ def find_unsure(group: Groups, threads: int, offset: Ints, at: Ints, end_offset:
     """
     state, unsure = np.zeros((threads, _THREAD), np.int64), np.zeros(threads, np.uint8)
     group, offset, at = np.ascontiguousarray(group), as_ints(offset), as_ints(at)
-    ends = (place for column in (end_offset, lasted) for place in places(column))
-    addresses = (address(offset), address(at), *ends, address(state), address(unsure))
-    KERNEL.find_unsure(len(group), address(group), group.itemsize, *addresses)
+    ends = (place for column in (end_offset, lasted) for place in places_of(column))
+    places = (address(offset), address(at), *ends, address(state), address(unsure))
+    KERNEL.find_unsure(len(group), address(group), group.itemsize, *places)
     return unsure

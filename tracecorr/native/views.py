@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.native.arrays import Bytes, Ints, address, as_ints, places
+from tracecorr.native.arrays import Bytes, Ints, address, as_ints, places_of
 from tracecorr.native.library import KERNEL, DrawnOf, KindsOf, MinimapOf, PlacedOf, TracksOf
 
 Codes = npt.NDArray[np.int32]
@@ -40,7 +40,7 @@ class Drawn:
         self._kept = (kind, columns, name)
         self.of = DrawnOf(count=len(kind), kind=address(kind), name=None if name is None else address(name))
         for key, column in columns.items():
-            for field, value in zip((key, f"{key}_bits", f"{key}_first"), places(column), strict=True):
+            for field, value in zip((key, f"{key}_bits", f"{key}_first"), places_of(column), strict=True):
                 setattr(self.of, field, value)
 
 

@@ -55,11 +55,14 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
 
 def _free_misplaced(events: pl.DataFrame) -> pl.DataFrame:
     """Take parent and call from records of a trace whose own time lies outside of one: their lines are out of order."""
+    is_traced = events.select(pl.col("source") == "ftrace").to_series()
+    if not is_traced.any():
+        return events
     start = events["ts_ns"].to_numpy()
     length = events["dur_ns"].fill_null(_NO_END_NS).to_numpy()
     misplaced = np.zeros(len(events), dtype=np.bool_)
     for outer in ("parent", "enclosing_call"):
-        traced = ((events["source"] == "ftrace") & events[outer].is_not_null()).to_numpy()
+        traced = (is_traced & events[outer].is_not_null()).to_numpy()
         rows = np.flatnonzero(traced)
         call = events[outer].gather(rows).to_numpy()
         since = start[rows] - start[call]

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
-from tracecorr.align.rows import Places
+from tracecorr.align.rows import Places, number_rows
 from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
 from tracecorr.link.losses.threadless import part_threadless
+from tracecorr.model.arrow import take_column
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 
@@ -32,31 +34,47 @@ def find_parents(
         gaps: where packets are missing (`list_packet_gaps`).
         ends: ends of commands (`list_command_ends`), with `event`.
     """
-    hip = pl.col("layer") == "hip"
-    # In the log only calls enclose anything.
-    enclosing = events.select(hip | (pl.col("source") != "amd_log")).to_series().to_numpy()
-    parents = Places.of(events, enclosing).find(events, "parent_offset")
+    hip, parents = pl.col("layer") == "hip", _list_parents(events)
     joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves, gaps, ends)
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
-    parent = joined["parent"].fill_null(-1).to_numpy()
-    rows = np.flatnonzero(is_open[parent] & (parent >= 0)) if is_open.any() else np.empty(0, dtype=np.int64)
+    parent = joined["parent"]
+    rows = pl.Series(is_open).gather(parent).arg_true() if is_open.any() else parent.head(0)
     if not len(rows):
         return joined
-    is_empty = list_empty_calls(joined, losses, halves, np.unique(parent[rows]))
-    found = pl.Series(_leave_open_calls(rows, parent, is_hip, is_open, joined["offset"].to_numpy(), is_empty))
-    moved = joined["parent"].scatter(pl.Series(rows), found.set(found < 0, None))
+    is_empty = list_empty_calls(joined, losses, halves, parent.gather(rows).unique().sort().to_numpy())
+    offset = joined["offset"].to_numpy()
+    found = pl.Series(_leave_open_calls(rows.cast(pl.Int64).to_numpy(), parent, is_hip, is_open, offset, is_empty))
+    moved = parent.scatter(rows, found.set(found < 0, None))
     return joined.with_columns(moved)
 
 
-def _leave_open_calls(rows: Ints, parent: Ints, is_hip: Mask, is_open: Mask, offset: Ints, is_empty: Mask) -> Ints:
+def _list_parents(events: pl.DataFrame) -> pl.Series:
+    """Return the row whose record encloses each one, as the reader saw it."""
+    is_log = pl.col("source") == "amd_log"
+    calls = events.select((pl.col("layer") == "hip") & is_log).to_series().to_numpy()
+    codes, first = number_rows(events, ["file", "thread"])
+    offset = events["offset"].fill_null(-1).to_numpy()
+    found, missed = native.find_parents(codes, len(first), offset, events["parent_offset"].to_arrow(), calls)
+    parents = take_column(found)
+    if not len(missed):
+        return parents
+    # In the log only calls enclose anything.
+    enclosing = events.select((pl.col("layer") == "hip") | ~is_log).to_series().to_numpy()
+    rest = Places.of(events, enclosing).find(events.select("file", "parent_offset")[missed], "parent_offset")
+    return parents.scatter(missed, rest)
+
+
+def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: Mask, is_open: Mask, offset: Ints, is_empty: Mask) -> Ints:
     """Return the parents of some rows: of those that open calls do not surely enclose, what encloses these.
 
     Args:
         rows: all rows whose parents are open calls.
-        parent, is_hip, is_open, offset, is_empty: of each event; its parent is -1 where it has none.
+        parent, is_hip, is_open, offset, is_empty: of each event.
+
+    Returns: -1 where nothing encloses a row.
     """
-    found = parent[rows]
+    found = _parents_of(parent, rows)
     calls, call = np.unique(found, return_inverse=True)
     next_call = np.full(len(calls), np.iinfo(np.int64).max)
     np.minimum.at(next_call, call[is_hip[rows]], offset[rows[is_hip[rows]]])
@@ -67,8 +85,13 @@ def _leave_open_calls(rows: Ints, parent: Ints, is_hip: Mask, is_open: Mask, off
         left, above = left[outside], above[outside]
         # A call that encloses a row may be moved as well.
         at = np.minimum(np.searchsorted(rows, above), len(rows) - 1)
-        found[left] = np.where(rows[at] == above, found[at], parent[above])
+        found[left] = np.where(rows[at] == above, found[at], _parents_of(parent, above))
     return found
+
+
+def _parents_of(parent: pl.Series, rows: Ints) -> Ints:
+    parents: Ints = parent.gather(rows).fill_null(-1).to_numpy(writable=True)
+    return parents
 
 
 def list_lines(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
@@ -121,7 +144,7 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
         return empty
     # Threads may be many and short: what is left is asked of all at once.
     thing, call = (np.concatenate(side) for side in zip(*((first + t, c) for first, t, c in found), strict=True))
-    roots = find_chains(events["parent"].fill_null(-1).to_numpy())
+    roots = native.find_roots(events["parent"].to_arrow()).to_numpy()
     root = np.where(call >= 0, roots[np.maximum(call, 0)], call)
     frame = pl.DataFrame({"thing": thing, "call": call, "root": root}).group_by("thing", maintain_order=True).agg(
         call=pl.col("call").last(), calls=pl.col("call").n_unique(), roots=pl.col("root").n_unique(),
@@ -181,19 +204,3 @@ def _list_candidates(inner: pl.DataFrame, lines: pl.DataFrame) -> tuple[np.ndarr
     least, most = np.maximum(opened - start[thing], -early[thing]), np.minimum(closed - end[thing], late[thing])
     fits = least <= most
     return thing[fits], np.concatenate([[-1], calls])[silence[fits]]
-
-
-def find_chains(parents: np.ndarray) -> np.ndarray:
-    """Return the outermost ancestor of every event.
-
-    Args:
-        parents: parent of event i at place i, -1 for none; must hold no cycle.
-    """
-    roots = np.where(parents < 0, np.arange(len(parents)), parents)
-    # Each round doubles the height climbed, so deep trees cost few rounds.
-    for _ in range(64):
-        higher = roots[roots]
-        if np.array_equal(higher, roots):
-            break
-        roots = higher
-    return roots

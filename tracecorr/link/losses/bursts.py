@@ -14,7 +14,7 @@ import polars as pl
 
 from tracecorr import native
 from tracecorr.align.joins import sort_rows
-from tracecorr.align.rows import number_rows, split_groups
+from tracecorr.align.rows import Codes, number_rows
 from tracecorr.model.kinds import Flag
 
 _THREAD = ["file", "thread"]
@@ -40,14 +40,27 @@ def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
             are missing, weight: how much each tells (1 = with another one it shows a burst); those of one thread do not
             overlap, unless they begin at one place.
     """
-    if gaps.is_empty():
-        return calls.select("event").clear()
-    gaps = gaps.group_by(*_THREAD, "low").agg(pl.col("high").min(), pl.col("weight").first())
+    gaps = _join_gaps(gaps)
     bursts = _find_bursts(gaps)
+    if bursts.is_empty():
+        return calls.select("event").clear()
     extents = calls.group_by("file").agg(extent=pl.col("high").max() - pl.col("low").min())
     pieces = _list_pieces(gaps, bursts, extents)
     places = pl.concat([bursts, pieces]).sort("at")
     return _list_over(calls, places).select("event")
+
+
+def has_bursts(gaps: pl.DataFrame) -> bool:
+    """Tell whether any call can be over a place at which lines of two threads or more are missing.
+
+    Args:
+        gaps: as for `list_burst_calls`.
+    """
+    return not _find_bursts(_join_gaps(gaps)).is_empty()
+
+
+def _join_gaps(gaps: pl.DataFrame) -> pl.DataFrame:
+    return gaps.group_by(*_THREAD, "low").agg(pl.col("high").min(), pl.col("weight").first())
 
 
 def _find_bursts(gaps: pl.DataFrame) -> pl.DataFrame:
@@ -99,13 +112,11 @@ def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     codes, first = number_rows(calls, _THREAD)
     offset = calls["offset"].to_numpy()
     begins, _ = native.span_groups(codes, first, offset, offset)
-    parts = [_list_late_beginnings(calls[np.flatnonzero(offset == begins[codes])])]
-    torn = halves.select(*_THREAD, "offset", "is_exit").partition_by(_THREAD, as_dict=True, maintain_order=True)
-    threads = calls.select(_THREAD)[first].rows()
-    chosen = np.array([thread in torn for thread in threads], dtype=np.bool_)
-    for number, rows in split_groups(codes, chosen):
-        parts.append(_list_gaps_of_thread(torn[threads[number]], calls.select("offset", "end_offset")[rows]))
-    return pl.concat(parts).cast({"thread": pl.Int64}).with_columns(weight=pl.lit(1.0))
+    late = _list_late_beginnings(calls[np.flatnonzero(offset == begins[codes])])
+    threads = calls.select(_THREAD)[first].with_columns(number=pl.int_range(len(first)))
+    torn = halves.select(*_THREAD, "offset", "is_exit").join(threads, on=_THREAD)
+    inside = _list_gaps_inside(torn, calls, codes, len(first))
+    return pl.concat([late, inside]).cast({"thread": pl.Int64}).with_columns(weight=pl.lit(1.0))
 
 
 def number_packet_gaps(gaps: pl.DataFrame) -> pl.DataFrame:
@@ -133,14 +144,20 @@ def _list_late_beginnings(first: pl.DataFrame) -> pl.DataFrame:
     return begins.filter("is_exit", known).select(*_THREAD, low=pl.lit(-1, pl.Int64), high="offset")
 
 
-def _list_gaps_of_thread(torn: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
-    """Return file, thread, low, high: from each half of a call to the line of its thread where the other half lacks."""
-    # Both are nearly sorted, which a stable sort makes use of.
-    at = np.sort(np.concatenate([lines["offset"], lines["end_offset"].drop_nulls()]), kind="stable")
-    place, alone = torn["offset"].to_numpy(), torn["is_exit"].to_numpy()
-    behind = np.searchsorted(at, place, side="right")
-    before = np.searchsorted(at, place, side="left") - 1
-    inside = np.where(alone, before >= 0, behind < len(at))
-    other = at[np.clip(np.where(alone, before, behind), 0, len(at) - 1)]
-    gaps = torn.select(*_THREAD, low=np.where(alone, other, place), high=np.where(alone, place, other))
-    return gaps.filter(pl.Series(inside))
+def _list_gaps_inside(torn: pl.DataFrame, calls: pl.DataFrame, codes: Codes, threads: int) -> pl.DataFrame:
+    """Return file, thread, low, high: from each half of a call to the line of its thread where the other half lacks.
+
+    Args:
+        torn: file, thread, number (of the thread), offset, is_exit of the halves.
+        calls: as for `list_gaps`.
+        codes: the number of each one's thread, below `threads`.
+    """
+    sides: list[list[pl.Series]] = [[], []]
+    for column in ("offset", "end_offset"):
+        asked = torn["number"].to_numpy(), torn["offset"].to_numpy()
+        for side, rows in zip(sides, native.find_beside(codes, threads, calls[column].to_arrow(), *asked), strict=True):
+            found = pl.Series(rows)
+            side.append(calls[column].gather(found.set(found < 0, None)))
+    before, behind = pl.max_horizontal(*sides[0]), pl.min_horizontal(*sides[1])
+    low, high = pl.when("is_exit").then(before).otherwise("offset"), pl.when("is_exit").then("offset").otherwise(behind)
+    return torn.select(*_THREAD, low=low, high=high).drop_nulls(["low", "high"])

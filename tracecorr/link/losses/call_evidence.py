@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from tracecorr.model.kinds import DERIVED, INFERRED, Flag
@@ -35,7 +36,8 @@ def limit_by_loss(
     is_told = (flags & int(Flag.SPAN_TOLD) > 0).rename("told")
     told, parent = is_told.gather(links["from_event"]), events["parent"].gather(links["to_event"])
     in_told = is_told.gather(parent).fill_null(False)
-    counted = links["to_event"].is_in(launches.filter(pl.col("packet_index").is_not_null())["event"].implode())
+    counted = _mark(launches.select(pl.col("event").filter(pl.col("packet_index").is_not_null())), events.height)
+    counted = counted.gather(links["to_event"])
     rule = links["rule"]
     by_worker = (rule == "packet_in_call") & parent.is_null()
     by_command = rule.is_in(_BY_COMMAND) | by_worker
@@ -46,3 +48,10 @@ def limit_by_loss(
     weaker = asked & ~sure & (links["evidence"] == DERIVED)
     inferred = pl.lit(INFERRED).cast(links.schema["evidence"])
     return links.with_columns(evidence=pl.when(weaker).then(inferred).otherwise("evidence"))
+
+
+def _mark(chosen: pl.DataFrame, count: int) -> pl.Series:
+    """Return which of so many events are among the chosen ones."""
+    marks = np.zeros(count, dtype=np.bool_)
+    marks[chosen["event"].to_numpy()] = True
+    return pl.Series(marks)

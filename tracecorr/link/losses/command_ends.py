@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr import native
+from tracecorr.align.bounds import Ints
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
-from tracecorr.align.rows import count_groups, order_by_group
+from tracecorr.align.rows import count_groups, number_rows
 from tracecorr.link.losses.beginnings import is_late, list_begun
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, SUBMITTED
 
@@ -36,14 +38,10 @@ def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
     """
     lines = _list_lines(events)
     is_end = lines.select(pl.col("name") == COMPLETE).to_series()
-    order, command, _ = order_by_group(lines, _COMMAND)
-    is_first = np.append(True, command[1:] != command[:-1])[: len(command)]
-    alone, first, begun = (np.empty(lines.height, dtype=kind) for kind in (np.bool_, np.bool_, np.int64))
-    first[order] = is_first
-    alone[order] = is_first | np.append(True, is_end.to_numpy()[order][:-1])[: len(order)]
-    begun[order] = np.append(0, order[:-1])[: len(order)]
-    marked = lines.with_columns(alone=alone, first=first, begun=begun)
-    ends = marked.filter(is_end)
+    begun = _find_before(lines)[is_end.to_numpy()]
+    first = begun < 0
+    alone = first | is_end.to_numpy()[begun]
+    ends = lines.filter(is_end).with_columns(alone=alone, first=first, begun=np.maximum(begun, 0))
     last = _list_last_markers(ends.filter("alone"), events)
     if len(last):
         ends = ends.join(last.with_columns(is_last=True), on=["file", "offset"], how="left", maintain_order="left")
@@ -163,15 +161,16 @@ def drop_behind_ends(
     """
     worked = commands.filter(pl.col("name") == SUBMITTED)["file"].unique()
     lossy = pl.col("file").is_in(pl.concat([losses["file"], worked]).implode())
-    written = found.select("event", "command_event", "command").join(
-        launches.select("event", "file", "thread", "offset").filter(lossy), on="event"
-    )
+    place = ("file", "thread", "offset")
+    ends = commands.select(*place, "command", "name").filter(lossy & (pl.col("name") == COMPLETE)).drop("name")
+    ends = ends.with_columns(end="offset")
+    # Most ends are printed by threads that write no packets.
+    prints = pl.col("thread").is_in(ends["thread"].unique().implode())
+    written = launches.select("event", *place).filter(lossy & prints)
     if written.is_empty():
         return found
+    written = found.select("event", "command_event", "command").join(written, on="event")
     enqueued = commands.select(command_event="event", enqueued="offset")
-    ends = commands.filter(lossy & (pl.col("name") == COMPLETE)).select(
-        "file", "thread", "command", "offset", end="offset"
-    )
     behind = sort_rows(written.join(enqueued, on="command_event"), "offset")
     behind = join_nearest(behind, sort_rows(ends, "offset"), ["file", "thread", "command"], "offset", "offset")
     return select_rows(found, behind.filter(pl.col("end") > pl.col("enqueued"))["event"], chosen=False)
@@ -188,14 +187,19 @@ def list_unended(events: pl.DataFrame) -> pl.DataFrame:
     """
     lines = _list_lines(events.select(_COLUMNS))
     is_end = lines.select(pl.col("name") == COMPLETE).to_series().to_numpy()
-    order, command, _ = order_by_group(lines, _COMMAND)
-    # Lines with another one of their pointer behind them.
-    before, behind = order[:-1], order[1:]
-    begins = (command[1:] == command[:-1]) & ~is_end[before]
-    begun = lines.select("file", "name")[before[begins]].with_columns(lacks=pl.Series(~is_end[behind[begins]]))
+    before = _find_before(lines)
+    # Lines whose pointer another one brought into use before them.
+    behind = np.flatnonzero((before >= 0) & ~is_end[before])
+    begun = lines.select("file", "name")[before[behind]].with_columns(lacks=pl.Series(~is_end[behind]))
     kinds = count_groups(begun, ["file", "name"], pl.col("lacks"))
     few = pl.col("marked") < _MOST_ENDLESS * pl.col("total")
     return kinds.filter(few, pl.col("marked") > 0).select("file").unique()
+
+
+def _find_before(lines: pl.DataFrame) -> Ints:
+    """Return the line of its pointer before each one, -1 = none."""
+    codes, first = number_rows(lines, _COMMAND)
+    return native.find_previous(codes, len(first))
 
 
 def _list_lines(events: pl.DataFrame) -> pl.DataFrame:

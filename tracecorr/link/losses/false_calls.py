@@ -11,8 +11,8 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import attach_columns, count_groups, number_groups, select_marked, span_groups
-from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
+from tracecorr.align.rows import attach_columns, count_groups, number_rows, select_marked, span_groups
+from tracecorr.link.losses.bursts import has_bursts, list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.losses.call_stores import list_overstored
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.doubled_creations import list_doubled
@@ -92,15 +92,17 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.Data
     """
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
-    calls = select_calls(events.with_row_index("row"), "row", "dur_ns", "end_offset")
-    calls = select_marked(calls, pl.col("file").is_in(losses["file"].implode()))
     thread, name, prints = ["file", "thread"], ["file", "name"], pl.col("end_offset").is_not_null()
+    is_lossy = (pl.col("source") == "amd_log") & pl.col("file").is_in(losses["file"].implode())
+    is_call = events.select((pl.col("layer") == "hip") & is_lossy).to_series()
+    calls = events.select(*thread, "name", "offset", prints.alias("prints")).filter(is_call)
     ends = span_groups(calls, thread, "offset", "offset").drop("first")
     # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
-    names = count_groups(calls, name, prints)
+    names = count_groups(calls, name, pl.col("prints"))
     names = names.with_columns(prints=(pl.col("marked") > 0).any().over("file"))
-    found = select_rows(calls, pl.Series(asked), "row").filter(pl.col("dur_ns").is_null())
-    found = _raise_losses(select_lossy(found, losses), calls, halves)
+    found = events.select(*thread, "name", "offset", "dur_ns", is_call.alias("is_call"))[asked]
+    found = found.with_columns(row=asked).filter("is_call", pl.col("dur_ns").is_null())
+    found = _raise_losses(select_lossy(found, losses), names, halves)
     found = found.join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
     goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
     few = pl.col("marked") / pl.col("total") < LEAST_WHOLE
@@ -122,10 +124,8 @@ def _list_unlikely(
     """Return the doubtful calls that are unlike the others of their name."""
     if doubtful.is_empty():
         return doubtful.select("event")
-    inner = events.select("parent", "layer", "source", "flags", child="name").filter(
-        (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
-    )  # fmt: skip
-    inner = _drop_error_lines(inner, calls).select("parent", "layer", "child")
+    is_inner = events.select((pl.col("source") == "amd_log") & pl.col("parent").is_not_null()).to_series()
+    inner = _drop_error_lines(events.select("parent", "layer", child="name").filter(is_inner), events, is_inner, calls)
     ended = calls.select("event", "file", "name").filter(calls["dur_ns"].is_not_null())
     damaged = _add_losses(doubtful, calls, losses, halves)
     held = count_held(damaged, inner)
@@ -140,15 +140,19 @@ def _list_unlikely(
     return pl.concat([found, list_rare(select_rows(damaged, found["event"], chosen=False))])
 
 
-def _drop_error_lines(inner: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+def _drop_error_lines(
+    inner: pl.DataFrame, events: pl.DataFrame, is_inner: pl.Series, calls: pl.DataFrame
+) -> pl.DataFrame:
     """Return the rows in calls but for the exits of functions inside HIP that print none but an error.
 
     Args:
-        inner: rows in calls: layer, child (their name), flags.
+        inner: rows in calls: layer, child (their name).
+        events: all rows: layer, name, flags.
+        is_inner: which of them are rows in calls.
         calls: all HIP calls: name, flags.
     """
     exit_only = pl.col("flags").fill_null(0) & int(Flag.EXIT_ONLY) > 0
-    exits = inner.filter((pl.col("layer") == "hip") & exit_only).select(name="child").unique()
+    exits = events.select(pl.col("name").filter(pl.lit(is_inner) & (pl.col("layer") == "hip") & exit_only)).unique()
     internal = exits.filter(is_internal(pl.col("name").cast(pl.String)))
     if internal.is_empty():
         return inner
@@ -161,28 +165,36 @@ def _add_losses(
     doubtful: pl.DataFrame, calls: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the doubtful calls of files that lost lines with `lost`: the share of lines that lack there."""
-    return _raise_losses(select_lossy(doubtful, losses), calls, halves)
+    return _raise_losses(select_lossy(doubtful, losses), count_groups(calls, ["file", "name"]), halves)
 
 
-def _raise_losses(damaged: pl.DataFrame, calls: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
+def _raise_losses(damaged: pl.DataFrame, names: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """Return calls of files that lost lines with the share of their own function in `lost`, where it is higher.
 
     Lines of one kind may lack: more halves of its calls are alone than of others.
+
+    Args:
+        damaged: calls of files that lost lines: file, name, lost.
+        names: how many calls each function has: file, name, total.
+        halves: as `lossy_files.list_half_calls` returns them.
     """
     if damaged.is_empty():
         return damaged
     name = ["file", "name"]
     alone = halves.group_by(name).agg(alone=pl.len())
-    own = alone.join(count_groups(calls, name), on=name).select(*name, own=LOST_SHARE)
-    codes, functions = number_groups(damaged, name)
+    own = alone.join(names, on=name).select(*name, own=LOST_SHARE)
+    codes, first = number_rows(damaged, name)
+    functions = damaged.select(name)[first]
     shares = functions.join(own, on=name, how="left", maintain_order="left")["own"]
-    return damaged.with_columns(lost=pl.max_horizontal("lost", shares.gather(pl.Series(codes, dtype=pl.UInt32))))
+    if not shares.count():
+        return damaged
+    return damaged.with_columns(lost=pl.max_horizontal("lost", shares.gather(pl.Series(codes))))
 
 
 def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """Return the calls of logs that lost very many lines that hold nothing by which they could be told from others."""
-    many = damaged.filter(pl.col("lost") >= MANY_LOST)
-    return many.select("event").join(held.select("event"), on="event", how="anti")
+    many = damaged.select(pl.col("event").filter(pl.col("lost") >= MANY_LOST))
+    return many if many.is_empty() else many.join(held.select("event"), on="event", how="anti")
 
 
 def _of_bursts(
@@ -195,6 +207,8 @@ def _of_bursts(
     lines = select_marked(calls, lossy & pl.col("thread").is_not_null())
     lines = lines.with_columns(events["end_offset"].gather(lines["event"]))
     gaps = pl.concat([list_gaps(halves.filter(lossy), lines), number_packet_gaps(gaps)])
+    if not has_bursts(gaps):
+        return damaged.select("event").clear()
     asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))
     return list_burst_calls(asked, gaps)
 

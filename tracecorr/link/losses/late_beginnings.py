@@ -11,7 +11,6 @@ import polars as pl
 from tracecorr.align.rows import list_groups, select_marked
 from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun, list_first_enters
 from tracecorr.link.losses.command_ends import list_command_ends
-from tracecorr.link.losses.lossy_files import select_calls
 from tracecorr.model import schema
 from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED, Flag
 
@@ -82,10 +81,13 @@ def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         rows: those of logs that lack the beginning of their process.
         events: all rows.
     """
-    calls = select_marked(select_calls(rows, "process"), pl.col("thread").is_not_null())
-    exits = calls.filter(pl.col("flags") & int(Flag.EXIT_ONLY) > 0)
+    flags = pl.col("flags").fill_null(0)
+    is_call = (pl.col("layer") == "hip") & (pl.col("source") == "amd_log") & pl.col("thread").is_not_null()
+    is_exit = is_call & (flags & int(Flag.EXIT_ONLY) > 0)
+    exits = rows.select(pl.col("file", "process", "thread", "offset").filter(is_exit))
     if exits.is_empty():
         return exits.select("file", "process")
+    calls = rows.select(pl.col("file", "thread", "offset").filter(is_call), flags.filter(is_call))
     entered = exits.join(list_first_enters(calls), on=["file", "thread"], how="left")
     early = (pl.col("offset") < pl.col("entered")).fill_null(value=True)
     lines = events.select("file", "offset", "source").filter(_OF_LOG & pl.col("file").is_in(exits["file"].implode()))
@@ -98,10 +100,9 @@ def _list_late_packets(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file, process of packets of rings whose first packets, and whose Created lines, are not in the log."""
     is_asked = (pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("clock") != "mono_raw")
     is_packet, made = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED
-    packets = rows.select(*_RING, "packet_index", "layer", "name", "clock").filter(is_asked & is_packet)
-    rings = packets.group_by(_RING).agg(low=pl.col("packet_index").min()).filter(pl.col("low") > 0)
-    created = rows.select(*_RING, "layer", "name", "clock").filter(is_asked & made)
-    return rings.join(created, on=_RING, how="anti", nulls_equal=True).select("file", "process")
+    lines = rows.select(pl.col(*_RING, "packet_index", "name").filter(is_asked & (is_packet | made)))
+    rings = lines.group_by(_RING).agg(low=pl.col("packet_index").filter(is_packet).min(), made=made.any())
+    return rings.filter(pl.col("low") > 0, ~pl.col("made")).select("file", "process")
 
 
 def _list_late_deletions(rows: pl.DataFrame) -> pl.DataFrame:

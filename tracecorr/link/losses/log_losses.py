@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Ints
-from tracecorr.align.rows import Codes, number_rows
+from tracecorr import native
+from tracecorr.align.rows import number_rows
 from tracecorr.link.losses.packet_gaps import drop_silent
 from tracecorr.model import schema
 
@@ -70,31 +70,18 @@ def list_torn_calls(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
         return pl.DataFrame(schema=_SPAN)
     mine = pl.all_horizontal(pl.col(name).is_in(halves[name].unique().implode()) for name in _THREAD)
     rows = events.select((pl.col("layer") == "hip") & mine).to_series().arg_true()
-    order, thread = _order_lines(events.select(*_THREAD, "offset")[rows])
-    # Where the half stands among the lines of its thread, and the line before or behind it.
-    place = np.empty(len(order), dtype=np.uint32)
-    place[order] = np.arange(len(order), dtype=np.uint32)
-    half = place[np.searchsorted(rows.to_numpy(), halves["row"].to_numpy())].astype(np.int64)
-    other = np.clip(half + np.where(halves["is_exit"].to_numpy(), -1, 1), 0, len(order) - 1)
-    other = np.where(thread[other] == thread[half], other, half)
-    one, two = (events["ts_ns"].gather(rows.gather(order[places])) for places in (half, other))
+    lines = events.select(*_THREAD, "offset")[rows]
+    thread, first = number_rows(lines, _THREAD)
+    half = np.searchsorted(rows.to_numpy(), halves["row"].to_numpy())
+    asked = thread[half], lines["offset"].to_numpy()[half]
+    before, behind = native.find_beside(thread, len(first), lines["offset"].to_arrow(), *asked)
+    # The line before or behind each half, where its thread has one.
+    other = np.where(halves["is_exit"].to_numpy(), before, behind)
+    other = np.where(other < 0, half, other)
+    one, two = (events["ts_ns"].gather(rows.gather(places)) for places in (half, other))
     return pl.DataFrame({"one": one, "two": two}).select(
         from_ns=pl.min_horizontal("one", "two"), to_ns=pl.max_horizontal("one", "two"), count=pl.lit(1, pl.Int64)
     )
-
-
-def _order_lines(calls: pl.DataFrame) -> tuple[Ints, Codes]:
-    """Return the rows of `calls` thread by thread, each in the order of the file, and the number of each one's thread.
-
-    Args:
-        calls: file, thread, offset.
-    """
-    codes, first = number_rows(calls, _THREAD)
-    order = np.argsort(calls["offset"].to_numpy(), kind="stable")
-    # Few groups are sorted by counting.
-    codes = codes.astype(np.min_scalar_type(len(first)), copy=False)[order]
-    grouped = np.argsort(codes, kind="stable")
-    return order[grouped], codes[grouped]
 
 
 def _list_packet_gaps(launches: pl.DataFrame) -> pl.DataFrame:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.bounds import Ints
 from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import count_groups, number_groups
+from tracecorr.align.rows import count_groups, number_groups, number_rows
 from tracecorr.model.columns import CAT
 
 # What at least this share of a function's calls does is usual for it.
@@ -51,10 +52,13 @@ def count_held(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
         inner: rows in calls: parent, layer, child (their name).
     """
     inside = select_rows(inner, damaged["event"], "parent")
-    codes, kinds = number_groups(inside, ["layer", "child"])
+    codes, first = number_rows(inside, ["layer", "child"])
     # One number for call and kind: equal ones side by side are what one call holds of one kind.
-    runs, sizes = _count_runs(np.sort(inside["parent"].to_numpy() * len(kinds) + codes))
-    event, kind = np.divmod(runs, max(len(kinds), 1))
+    pairs = inside["parent"].to_numpy() * len(first)
+    pairs += codes
+    pairs.sort()
+    runs, sizes = _count_runs(pairs)
+    event, kind = np.divmod(runs, max(len(first), 1))
     return pl.DataFrame({"event": event, "kind": kind, "held": sizes})
 
 
@@ -111,10 +115,8 @@ def _lost_by(names: Ints, damaged: pl.DataFrame, count: int) -> np.ndarray:
 
 
 def _rows_of(damaged: pl.DataFrame, events: Ints) -> Ints:
-    """Return the row of `damaged` of each of some of its events."""
-    row = np.zeros(int(damaged["event"].max() or 0) + 1, dtype=np.uint32)  # type: ignore[arg-type]
-    row[damaged["event"].to_numpy()] = np.arange(damaged.height)
-    return row[events].astype(np.int64)
+    """Return the row of `damaged`, whose events rise, of each of some of its events."""
+    return native.search_near(damaged["event"].to_numpy(), events)
 
 
 def _count_runs(values: Ints) -> tuple[Ints, Ints]:

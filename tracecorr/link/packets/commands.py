@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
-from tracecorr.align.rows import Places, count_groups
+from tracecorr.align.rows import Places, count_groups, select_marked
 from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.packets.nested_commands import return_to_outer
@@ -35,7 +35,7 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.Da
     Behind the own packet of a marker it is the command around the marker (`nested_commands`).
 
     Args:
-        launches: columns event, file, offset, thread, parent, parent_offset, name, layer, queue, signal, command_offset
+        launches: columns event, file, offset, thread, parent, outside, name, layer, queue, signal, command_offset
             (the thread's last command line as the reader saw it), graph (whether the call is a graph launch).
         commands: enqueue and submit lines: event, file, offset, process, thread, parent, name, ts_ns, command,
             stream_id.
@@ -47,13 +47,17 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.Da
         "file", "thread", command_offset="offset", command_event="enqueued", enqueue_ns="enqueue_ns", command="command",
         command_stream="stream_id", command_parent="parent", kind="kind", submitted="submitted",
     )  # fmt: skip
-    launches = launches.select("event", "file", "offset", "thread", "parent", "parent_offset", "name", "queue",
-                               "signal", "command_offset", "graph")  # fmt: skip
+    launches = launches.select("event", "file", "offset", "thread", "parent", "outside", "name", "queue", "signal",
+                               "command_offset", "graph")  # fmt: skip
     place = Places.of(lines.select("file", offset="command_offset")).find(launches, "command_offset")
-    told = launches.filter(place.is_not_null())
-    own = lines.drop("file", "command_offset").rename({"thread": "command_thread"})
-    told = told.with_columns(own[place.drop_nulls()].get_columns())
-    before = return_to_outer(told.filter(_same_call()), lines, losses).filter(_fits())
+    # Few are left out by any of these.
+    sides = lines.select(pl.col("command_parent", "thread").gather(place)).rename({"thread": "command_thread"})
+    is_same = launches.select("thread", "parent", "outside").with_columns(sides.get_columns()).select(
+        (_same_call() & place.is_not_null()).fill_null(value=False)
+    ).to_series()  # fmt: skip
+    told = select_marked(launches.drop("thread", "outside", "command_offset"), pl.lit(is_same))
+    told = told.with_columns(lines.drop("file", "thread", "command_offset")[place.filter(is_same)].get_columns())
+    before = select_marked(return_to_outer(told, lines, losses), _fits().fill_null(value=False))
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
     rest = launches.filter(pl.col("graph") & is_packet).drop_nulls("parent")
@@ -107,7 +111,7 @@ def _same_call() -> pl.Expr:
     Lines outside of all calls are only known to be of one thread where the log names it, and its address is not that of
     a thread that ended before.
     """
-    outside = pl.col("parent").is_null() & pl.col("command_parent").is_null() & pl.col("parent_offset").is_null()
+    outside = pl.col("parent").is_null() & pl.col("command_parent").is_null() & pl.col("outside")
     outside &= pl.col("thread") == pl.col("command_thread")
     return (pl.col("parent") == pl.col("command_parent")).fill_null(False) | outside
 
@@ -146,14 +150,14 @@ def match_completions(
     """
     log = pl.col("file").replace(logs["file"], logs["log"]).alias("log")
     lines = commands.select("event", "file", "process", "thread", "command", "ts_ns", "name", "stream_id")
-    lines = lines.drop_nulls("command")
+    lines = select_marked(lines, pl.col("command").is_not_null())
     is_end = pl.col("name") == COMPLETE
     ends = lines.filter(is_end).select(
         log, "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
     uses = list_command_uses(lines)
     columns = ("event", "file", "process", "name", "command", "kind", "ts_ns", "enqueue_ns", "command_stream")
-    wanted = launches.select(*columns, log).drop_nulls("command")
+    wanted = launches.select(*columns, log)
     keys = ["process", "command"]
     # A log that is put together of pieces is in `losses`, too, with a share of 0: no line is known to lack.
     whole = ~pl.col("file").is_in(losses.filter(pl.col("lost") > 0)["file"].implode())
@@ -163,7 +167,10 @@ def match_completions(
     wanted = sort_rows(wanted.with_columns(since=since), "since")
     ends = join_nearest(ends, uses.with_columns(last_use="ts_ns"), keys, "ts_ns", "ts_ns", exact=False)
     # Each process has a log of its own: another one of its pid may be the next life of the number.
-    found = join_nearest(wanted, ends, ["log", *keys], "since", "ts_ns", forward=True).drop_nulls("complete_event")
+    places = ends.select("log", *keys, "ts_ns", end=pl.int_range(pl.len()))
+    found = join_nearest(wanted, places, ["log", *keys], "since", "ts_ns", forward=True)
+    found = found.drop("log", "command", "name", "kind", "since").drop_nulls("end")
+    found = found.with_columns(ends.drop("log", *keys, "ts_ns")[found["end"]].get_columns())
     # The packets of a graph launch come before their command.
     found = sort_rows(found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")), "ts_ns")
     mine = pl.col("last_use").is_null() | (pl.col("last_use") <= pl.col("ts_ns"))
@@ -179,9 +186,14 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
 
     They are those of the pointer's next use, whose line was lost.
     """
-    asked = wanted.select("event", "file", "kind").filter(pl.col("file").is_in(losses["file"].implode()))
-    ended = pl.Series(np.isin(asked["event"].to_numpy(), found["event"].to_numpy()))
-    counts = count_groups(asked.with_columns(ended=ended), ["file", "kind"], pl.col("ended"))
+    is_lossy = pl.col("file").is_in(losses["file"].implode())
+    asked = wanted.select(pl.col("event", "file", "kind").filter(is_lossy & pl.col("command").is_not_null()))
+    if asked.is_empty():
+        return found
+    events = asked["event"].to_numpy()
+    ended = np.zeros(events.max() + 1, dtype=np.bool_)
+    ended[select_marked(found.select("event", "file"), is_lossy)["event"].to_numpy()] = True
+    counts = count_groups(asked.with_columns(ended=ended[events]), ["file", "kind"], pl.col("ended"))
     endless = counts.filter(pl.col("marked") / pl.col("total") < _ENDS)
     if endless.is_empty():
         return found
@@ -189,7 +201,9 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
     return select_rows(found, doubtful["event"], chosen=False)
 
 
-def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def add_lost_enqueues(
+    losses: pl.DataFrame, commands: pl.DataFrame, events: pl.DataFrame, *, headless: bool
+) -> pl.DataFrame:
     """Return `losses` with the files in which commands complete that no line enqueued: those lines were lost.
 
     So were those of commands that a thread processes (Direct Dispatch is off) and does not submit before the next one.
@@ -199,12 +213,16 @@ def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame, events: pl.D
         losses: files of the log that lost lines, and the share of them (`lossy_files.find_losses`).
         commands: all rows of layer `command`, in the order of time.
         events: all rows, as for `list_command_ends`, with `stream_id`.
+        headless: whether any command ends that no line enqueued, before the log begins or later.
     """
+    unsubmitted = _list_unsubmitted(commands)
+    if not headless:
+        return add_shares(losses, unsubmitted)
     columns = ("file", "offset", "end_offset", "process", "thread", "command", "name", "layer")
     ends = list_command_ends(events.select(*columns, stream="stream_id"))
     alone = pl.col("alone") & ~pl.col("before")
     shares = ends.group_by("file").agg(lost=alone.mean()).filter(pl.col("lost") > 0)
-    return add_shares(losses, shares, _list_unsubmitted(commands))
+    return add_shares(losses, shares, unsubmitted)
 
 
 def add_bare_calls(
@@ -223,14 +241,14 @@ def add_bare_calls(
         events: all rows, numbered by their places.
     """
     enqueues = commands.filter(~pl.col("name").is_in(NOT_ENQUEUES))
-    writers = launches.filter(pl.col("layer") == "aql").select("file", event="parent").drop_nulls()
-    owns = np.zeros(events.height, dtype=np.bool_)
+    writers = launches.select(pl.col("parent").filter(pl.col("layer") == "aql")).to_series()
+    owns, writes = np.zeros((2, events.height), dtype=np.bool_)
     owns[enqueues["parent"].drop_nulls().to_numpy()] = True
-    bare = ~owns[writers["event"].to_numpy()]
-    if not bare.any():
+    writes[writers.drop_nulls().to_numpy()] = True
+    if not (writes & ~owns).any():
         return losses
-    name, end = (events[column].gather(writers["event"]) for column in ("name", "end_offset"))
-    calls = writers.with_columns(bare=bare & end.is_not_null().to_numpy(), name=name).unique("event")
+    calls = events.select("file", "name", end="end_offset")[np.flatnonzero(writes)]
+    calls = calls.with_columns(bare=pl.Series(~owns[writes]) & calls["end"].is_not_null())
     counts = calls.group_by("file", "name").agg(total=pl.len(), bare=pl.col("bare").sum())
     counts = counts.filter(~pl.col("name").is_in(DESTROYING))
     usual = counts.filter(pl.col("bare") < _MOST_BARE * pl.col("total")).group_by("file")
@@ -240,9 +258,8 @@ def add_bare_calls(
 
 def _list_unsubmitted(commands: pl.DataFrame) -> pl.DataFrame:
     """Return the files that submit commands, but not all that a thread processes: file, lost (the share of them)."""
-    lines = commands.select("file", "thread", "offset", "name", "command").filter(
-        pl.col("name").is_in(BY_WORKER) & (pl.col("name") == SUBMITTED).any().over("file")
-    ).drop_nulls("thread")  # fmt: skip
+    lines = commands.select("file", "thread", "offset", "name", "command").filter(pl.col("name").is_in(BY_WORKER))
+    lines = lines.filter((pl.col("name") == SUBMITTED).any().over("file")).drop_nulls("thread")
     lines = lines.sort("file", "offset")
     name, command = (pl.col(column).shift(-1).over("file", "thread") for column in ("name", "command"))
     lines = lines.with_columns(lacks=(name != SUBMITTED) | (command != pl.col("command")))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
 from tracecorr.align.joins import select_rows
 from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns
 from tracecorr.link.losses.command_ends import drop_behind_ends
@@ -25,17 +24,20 @@ from tracecorr.link.packets.doorbells import list_contradicted, match_stores, sh
 from tracecorr.link.packets.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.packets.split_logs import drop_between_logs, number_logs
 from tracecorr.link.packets.store_losses import list_rung_before
+from tracecorr.link.packets.store_spans import span_stores
 from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
-from tracecorr.link.queues.streams import name_called_streams
+from tracecorr.link.queues.streams import name_streams
 from tracecorr.model import schema
 from tracecorr.model.kinds import COMPLETE, COPY, DERIVED, GRAPH_CALL, INFERRED, RECORDED, Flag
 
-_PACKET_COLUMNS = [
+_SHOWN_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
     "kernarg", "engine",
 ]  # fmt: skip
+# What is asked of packets.
+PACKET_COLUMNS = ["file", "offset", "command_offset", "dep_signals", *_SHOWN_COLUMNS]
 _EVENT_COLUMNS = [
-    "event", "ts_ns", "layer", "name", "process", "thread", "gpu", "file", "offset", "parent", "parent_offset",
+    "event", "ts_ns", "layer", "name", "process", "thread", "gpu", "file", "offset", "parent", "outside",
     "chain", "queue", "stream_id", "kernel_id", "packet_index", "index_counted", "signal", "command", "size_bytes",
 ]  # fmt: skip
 
@@ -84,24 +86,28 @@ def build_launches(
     losses: pl.DataFrame,
     displaced: pl.DataFrame,
     late: pl.DataFrame,
+    headless: bool,
 ) -> Launches:
     """Return the table `launches` and the links between packets, signals and completions.
 
     Args:
-        events: linked events with `queue`, `stream_id`, `kernel_id`, `chain`, `parent`.
-        packets: part packets.
+        events: linked events with `queue`, `stream_id`, `kernel_id`, `chain`, `parent`, and `outside`: whether the
+            reader saw no call around them.
+        packets: part packets, at least `PACKET_COLUMNS`.
         args: args by event.
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
             `unaligned` that its clock is not known, so that no store is matched.
         losses: files of the log that lost lines of calls (`lossy_files.find_losses`) or packets (`packet_gaps`).
         displaced: lines of the log that are out of order (`disorder.find_displaced`).
         late: logs that begin in the middle of a run (`late_beginnings.list_late_files`).
+        headless: whether any command ends that no line enqueued (`command_ends.list_command_ends`).
     """
     base = select_launches(events, args)
     if base.is_empty():
         return Launches(losses=losses)
     commands = _commands(events)
-    losses = add_bare_calls(add_lost_enqueues(losses, commands, events), base, commands, events)
+    losses = add_lost_enqueues(losses, commands, events, headless=headless)
+    losses = add_bare_calls(losses, base, commands, events)
     stores = _stores(events, sources)
     rung = list_rung_before(base, commands, stores)
     losses = add_few(losses, rung["file"])
@@ -114,9 +120,11 @@ def build_launches(
     joined = _add(joined, match_stores(stores, shared))
     logs = _number_logs(base)
     joined = _add_command(joined, commands, events, losses, displaced, logs, rung)
-    other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
+    del commands, stores, shared  # large
+    is_other = pl.col("command").ne_missing(pl.col("command_seen"))
+    other_command = joined.select(pl.col("event", "command").filter(is_other))
     joined = _adopt_calls(joined, events)
-    joined = joined.with_columns(call_stream=name_called_streams(joined, events))
+    joined = joined.with_columns(stream=name_streams(joined, events))
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
     spans = select_rows(link_gpu_times(times, uses, losses, late), base["event"])
@@ -128,7 +136,7 @@ def build_launches(
     edges = _list_edges(waits, joined, gpu)
     unsure = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
     unnamed = pl.concat([unsure, list_unsure_names(joined)]).unique()
-    joined = joined.with_columns(packets.select(_PACKET_COLUMNS)[places].get_columns())
+    joined = joined.with_columns(_take(packets.select(_SHOWN_COLUMNS), places).get_columns())
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
@@ -137,9 +145,14 @@ def build_launches(
     return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, losses)
 
 
+def _take(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+    """Return some rows of a frame, without a copy where they are all of them in their order."""
+    return frame if rows.equals(pl.int_range(frame.height, eager=True)) else frame[rows]
+
+
 def _list_edges(dependencies: pl.DataFrame, joined: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
     """Return the links that the table does not show: what a packet waits for, its completion, its GPU time."""
-    completed = joined.drop_nulls("complete_event").select(from_event="event", to_event="complete_event")
+    completed = joined.select(from_event="event", to_event="complete_event").drop_nulls("to_event")
     timed = gpu.select(from_event="event", to_event="gpu_event")
     return pl.concat([
         dependencies.with_columns(rule=pl.lit("signal_dependency")),
@@ -202,11 +215,7 @@ def _commands(events: pl.DataFrame) -> pl.DataFrame:
 
 def _add_intervals(base: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Add the interval in which the log lets each packet's doorbell store lie."""
-    lines = events.select("thread", "ts_ns", "dur_ns", "source", "clock")
-    lines = lines.filter((pl.col("source") == "amd_log") & (pl.col("clock") == "mono"))
-    moments = list_moments(lines, "ts_ns", pl.col("ts_ns") + pl.col("dur_ns"))
-    found = bracket_doorbells(base.with_columns(at="ts_ns"), moments, LOG_STEP_NS)
-    found = span_batches(found, LOG_STEP_NS).drop("at")
+    found = span_stores(base, events)
     is_packet = pl.col("layer") == "aql"
     # A graph launch writes several packets before it stores once: all that is known is that it does so before its end.
     # A dispatch whose call is not known, because lines were lost, may be of one.
@@ -265,7 +274,7 @@ def _add_command(
     found = drop_behind_ends(found, joined, commands, losses)
     found = keep_sure_commands(found, joined, events, losses, rung)
     found = drop_displaced(found, joined, displaced)
-    placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")
+    placed = found.with_columns(events.select("file", "process", "ts_ns")[found["event"]].get_columns())
     found = drop_late(placed, list_command_uses(commands), losses, "ts_ns").select(found.columns)
     joined = _add(joined, found)
     return _add(joined, match_completions(joined, commands, losses, logs))
@@ -285,13 +294,12 @@ def _select(joined: pl.DataFrame) -> pl.DataFrame:
     return joined.select(
         "event", pl.col("name").alias("kind"), "process", "thread", "gpu", "call_event", "command_event",
         "doorbell_event", "announce_event", "gpu_event", "gpu_start_ns", "gpu_end_ns", "queue",
-        pl.coalesce("command_stream", "stream_id", "call_stream").alias("stream"),
-        pl.col("kernel_id").alias("kernel"), "packet_index", "call_ns", "enqueue_ns",
+        "stream", pl.col("kernel_id").alias("kernel"), "packet_index", "call_ns", "enqueue_ns",
         pl.col("ts_ns").alias("packet_ns"), "doorbell_ns", "complete_ns", "return_ns",
         evidence.alias("doorbell_evidence"),
         pl.when(~seen).then("doorbell_lo_ns").alias("doorbell_lo_ns"),
         pl.when(~seen).then("doorbell_hi_ns").alias("doorbell_hi_ns"),
-        *_PACKET_COLUMNS, 
+        *_SHOWN_COLUMNS,
         pl.when(is_packet & ~pl.col("index_counted")).then("packet_index").alias("wptr"), "signal", "size_bytes",
         "unlinked_reason",
     )  # fmt: skip

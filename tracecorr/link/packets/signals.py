@@ -51,6 +51,8 @@ def add_migrations(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame
     """
     found = events.filter((pl.col("layer") == "copy") & pl.col("name").is_in(MIGRATIONS))
     columns = ("event", "process", "signal", "ts_ns", "queue", "packet_index", "file", "offset")
+    if found.is_empty():
+        return launches
     return pl.concat([launches.select(*columns, "doorbell_lo_ns"), found.select(columns)], how="diagonal")
 
 
@@ -97,6 +99,8 @@ def _latest_meant(
     A row that finds no use tells that lines of its file were lost, too, but for one of a use before its log begins
     (`early`); and two that find the same one, where a use has one row (`once`).
     """
+    if rows.is_empty():
+        return rows.with_columns(nth=pl.lit(None, pl.Int64), use=pl.lit(None, pl.Int64))
     found = _latest_use(rows, uses)
     if once:
         found = _add_printed_late(found, rows, uses, losses)
@@ -191,6 +195,8 @@ def link_dependencies(
     """
     waiting = packets.select("file", "offset", signal="dep_signals").filter(pl.col("signal").list.len() > 0)
     waits = waiting.explode("signal").filter(pl.col("signal") != 0)
+    if waits.is_empty():
+        return pl.DataFrame(schema={"from_event": pl.Int64, "to_event": pl.Int64})
     # Where a level prints copies but no packets, what a copy waits for is not in the log.
     shown = launches.select(pl.col("process").filter(pl.col("layer") == "aql")).unique()
     rows = launches.select("event", "process", "ts_ns", "file", "offset").join(waits, on=["file", "offset"])

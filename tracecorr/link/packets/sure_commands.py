@@ -10,10 +10,18 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.joins import select_rows, sort_rows
-from tracecorr.align.rows import count_groups, list_groups, order_by_group
+from tracecorr.align.rows import (
+    count_groups,
+    list_groups,
+    number_groups,
+    number_rows,
+    order_by_group,
+    select_marked,
+)
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
 from tracecorr.link.packets.store_losses import drop_rung
 from tracecorr.model.kinds import COMPLETE, KERNEL_COMMAND, SUBMITTED, Flag
+from tracecorr.native import find_breaks, search_near
 
 # Few uses of a command's pointer follow each other sooner than this share of them; lost lines make it half as sure.
 _SOONEST, _SURE_SHARE = 0.05, 0.5
@@ -39,20 +47,23 @@ def keep_sure_commands(
 
     Args:
         found: event (packet or copy), command_event, command_stream, and others.
-        launches: event, file, offset, process, thread, parent, queue, packet_index, name.
+        launches: event, file, offset, process, thread, parent, queue, packet_index, name; in the order of their events.
         events: linked events.
         losses: files of the log that lost lines (`lossy_files.find_losses`).
         rung: dispatches before which packets of their thread lack (`store_losses.list_rung_before`).
     """
-    columns = ("event", "file", "offset", "process", "thread", "parent", "queue", "packet_index", "name")
-    damaged = launches.select(columns).filter(pl.col("file").is_in(losses["file"].implode()))
+    columns = ("event", "file", "offset", "process", "thread", "parent", "queue", "name")
+    is_lossy = pl.col("file").is_in(losses["file"].implode())
+    damaged = select_marked(launches.select(*columns[:2], "offset", "queue", "packet_index"), is_lossy)
     if damaged.is_empty():
         return found
-    pairs = found.select("event", "command_event", "command_stream").join(damaged, on="event")
+    own = launches.select(columns)[search_near(launches["event"].to_numpy(), found["event"].to_numpy())]
+    pairs = select_marked(own.with_columns(found["command_event", "command_stream"].get_columns()), is_lossy)
     pairs = pairs.with_columns(command_offset=events["offset"].gather(pairs["command_event"]))
     alike = _drop_of_other_queues(pairs)
     told = select_rows(alike.select("event", "parent"), _told_calls(events)["parent"], "parent")
-    called = select_rows(alike.filter(pl.col("parent").is_not_null()), told["event"], chosen=False)
+    called = select_marked(alike, pl.col("parent").is_not_null())
+    called = select_rows(called, told["event"], chosen=False)
     worked = _select_worked(alike.filter(pl.col("parent").is_null()), events, losses)
     unrung = drop_rung(pl.concat([called, worked.select(called.columns)]), rung)
     proven = _drop_behind_gaps(unrung, damaged, _list_damaged(losses))
@@ -67,15 +78,22 @@ def _drop_of_other_queues(pairs: pl.DataFrame) -> pl.DataFrame:
     Args:
         pairs: packets and copies (null = no queue) with file, offset, queue, command_event.
     """
-    pairs = sort_rows(pairs, "file", "offset")
-    known = pairs.select("event", "queue", "command_event").drop_nulls("queue")
-    if known.is_empty():
+    # Most commands have packets on one queue, and then none is another one, whichever is the first.
+    if _list_of_other_queues(pairs).is_empty():
         return pairs
+    return select_rows(pairs, _list_of_other_queues(sort_rows(pairs, "file", "offset")), chosen=False)
+
+
+def _list_of_other_queues(pairs: pl.DataFrame) -> pl.Series:
+    """Return the packets (event) on other queues than the first row of their command that names one."""
+    known = select_marked(pairs.select("event", "queue", "command_event"), pl.col("queue").is_not_null())
+    if known.is_empty():
+        return known["event"]
     command, queue = known["command_event"].to_numpy(), known["queue"].to_numpy()
     # Of several values for one place the last one stays: here that of the first packet.
     first = np.empty(command.max() + 1, dtype=queue.dtype)
     first[command[::-1]] = queue[::-1]
-    return select_rows(pairs, known["event"].filter(pl.Series(queue != first[command])), chosen=False)
+    return known["event"].filter(pl.Series(queue != first[command]))
 
 
 def list_unsure_kernels(
@@ -92,7 +110,9 @@ def list_unsure_kernels(
         losses: files of the log that lost lines.
         disordered: files with lines out of order; the names of a graph's kernels may be among them.
     """
-    packets = launches.filter(pl.col("file").is_in(losses["file"].implode()) & (pl.col("layer") == "aql"))
+    columns = ("event", "file", "offset", "name", "parent", "graph", "queue", "packet_index", "command_event")
+    is_asked = pl.col("file").is_in(losses["file"].implode()) & (pl.col("layer") == "aql")
+    packets = launches.select(pl.col(columns).filter(is_asked))
     if packets.is_empty():
         return packets["event"]
     # Another file is another process, or what came before and lost lines, too.
@@ -191,6 +211,8 @@ def _drop_behind_gaps(pairs: pl.DataFrame, packets: pl.DataFrame, damaged: pl.Se
     """
     gaps, uncounted = _list_gaps(packets, damaged)
     used = _candidate_queues(pairs)
+    if gaps.is_empty() and uncounted.is_empty():
+        return _select_used(pairs, used)
     asked = pairs.join(used, on=["process", "thread", "command_stream"], nulls_equal=True)
     own = pl.col("queue").is_null() | (pl.col("queue") == pl.col("candidate"))
     asked = select_rows(asked, asked.filter(own)["event"])
@@ -202,6 +224,22 @@ def _drop_behind_gaps(pairs: pl.DataFrame, packets: pl.DataFrame, damaged: pl.Se
     )  # fmt: skip
     bad = hit.filter((pl.col("to_offset") > pl.col("low")) | pl.col("candidate").is_in(uncounted.implode()))
     return select_rows(select_rows(pairs, asked["event"]), bad["event"], chosen=False)
+
+
+def _select_used(pairs: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs on a queue that their command may use, or on none where it may use any.
+
+    Args:
+        pairs: packets and their commands.
+        used: as `_candidate_queues` returns them.
+    """
+    key = ["process", "thread", "command_stream"]
+    codes, groups = number_groups(pairs, [*key, "queue"])
+    own = pl.col("queue").is_null() | (pl.col("queue") == pl.col("candidate"))
+    asked = groups.with_row_index("group").join(used, on=key, nulls_equal=True).filter(own)
+    is_asked = np.zeros(groups.height, dtype=np.bool_)
+    is_asked[asked["group"].to_numpy()] = True
+    return pairs.filter(pl.Series(is_asked[codes]))
 
 
 def _list_gaps(packets: pl.DataFrame, damaged: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
@@ -230,12 +268,13 @@ def _list_steps(packets: pl.DataFrame) -> pl.DataFrame:
         packets: event, file, queue, packet_index, offset; in the order of time.
     """
     key = ["file", "queue"]
-    rows = packets.select("event", *key, "packet_index", "offset").drop_nulls("packet_index")
-    order, queue, _ = order_by_group(rows, key)
-    index = rows["packet_index"].to_numpy()[order]
-    before = np.where(np.append(True, queue[1:] != queue[:-1])[: len(queue)], -1, np.append(-1, index[:-1]))
-    wrong = np.isin(queue, queue[index != before + 1])
-    rows = rows[order].filter(pl.Series(wrong)).sort(*key, "packet_index")
+    # Most queues show all their packets in order.
+    codes, first = number_rows(packets, key)
+    is_broken = find_breaks(codes, len(first), packets["packet_index"].to_arrow())
+    rows = packets.select("event", *key, "packet_index", "offset").filter(pl.Series(is_broken[codes]))
+    rows = rows.drop_nulls("packet_index")
+    order, _, _ = order_by_group(rows, key)
+    rows = rows[order].sort(*key, "packet_index")
     step = pl.col("packet_index") - pl.col("packet_index").shift(1, fill_value=-1).over(key)
     return rows.with_columns(step=step, place=pl.col("offset").shift(1, fill_value=-1).over(key))
 

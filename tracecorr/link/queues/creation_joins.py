@@ -24,6 +24,8 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     Where records of the trace lack between the last ioctl of the thread and the line, nothing is joined by time.
     Where a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
     """
+    if ioctls.is_empty():
+        return lines.clear().select("event", ioctls["event"].alias("ioctl"), evidence=pl.lit(None, pl.String))
     kernel_side = ioctls.select(
         "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", "type", "size_bytes", "lost_ns",
         start_ns="ts_ns", ioctl="event",

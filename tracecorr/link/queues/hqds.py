@@ -27,6 +27,8 @@ def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFra
         hqd: rows of table `hqd`; times are CLOCK_MONOTONIC.
         queues, processes, gpus: the tables.
     """
+    if hqd.is_empty():
+        return hqd.drop("queue", "gpu").with_columns(queues["queue"].clear(), gpus["gpu"].clear())
     rows = hqd.drop("queue", "gpu").with_row_index("row")
     owners = processes.select("process", owner_pid="pid")
     ids = gpus.select("gpu", owner_gpu_id="gpu_id")

@@ -10,6 +10,7 @@ from tracecorr.model.sights import is_counted
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]
+_DRIVER_LAYERS = ["ioctl", "kfd", "mqd"]
 # <operation>_mqd[_generation], allocate_sdma_mqd, init_mqd_sdma, kfd_load_mqd_sdma, hiq_load_mqd_kiq_v9_4_3.
 _OPERATION = r"(allocate|init|update|load|destroy|free|restore|checkpoint)_"
 _TARGET = r"(sdma|hiq|diq)"
@@ -133,6 +134,9 @@ def add_driver_facts(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFr
         events: linked events with `enclosing_call`.
         args: args by event.
     """
+    if not events.select(pl.col("layer").is_in(_DRIVER_LAYERS).any()).item():
+        lacking = {"kfd_queue_id": pl.Int64, "doorbell_offset": pl.UInt64}
+        return queues.with_columns(pl.lit(None, kind).alias(name) for name, kind in lacking.items())
     ids = _queue_ids(queues, events, args)
     joined = queues.join(ids, on="create_ioctl_event", how="left", maintain_order="left")
     joined = _add_ends(joined, events, args)
@@ -204,6 +208,8 @@ def find_queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.Da
     """
     wanted = (pl.col("layer") == "ioctl") & pl.col("name").is_in([DESTROY_QUEUE, UPDATE_QUEUE, SET_CU_MASK])
     calls = events.select("event", "process", "ts_ns", "layer", "name").filter(wanted)
+    if calls.is_empty():
+        return calls.select("event", queue=pl.lit(None, queues.schema["queue"]))
     named = calls.select("event", "process", "ts_ns").join(
         pivot_args(args, calls["event"], ["qid"]), on="event", how="left"
     )

@@ -19,6 +19,8 @@ from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 # Lines of threads that share a queue change places by less than so many packets.
 _OUT_OF_ORDER = 64
 _OF_LOG = pl.col("source") == "amd_log"
+# Columns of packets that name their queue.
+PACKET_IDS = ("swq", "log_id")
 _OF_RING = ("event", "process", "ring", "ts_ns", "err_lo_ns", "err_hi_ns", "source")
 # No process has this key.
 _UNNAMED = (1 << 32) - 1
@@ -132,7 +134,7 @@ def build_queues(
 
     Args:
         events: placed events with `process`, `thread`, `ring`, `parent`.
-        packets: part packets.
+        packets: part packets: file, offset, and `PACKET_IDS`.
         args: args by event.
         aligned: whether the clock of the trace is known.
         losses: files of the log that lost lines (`lossy_files.find_losses`).
@@ -303,9 +305,9 @@ def _list_packet_ids(printed: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFra
     first (ts_ns) and last (last_ns)."""
     rows = Places.of(packets).find(printed)
     fields = printed.select("process", "ring", "file", "ts_ns").with_columns(
-        packets["swq", "log_id"][rows].get_columns()
+        packets.select(PACKET_IDS)[rows].get_columns()
     )
-    key = ["process", "ring", "file", "swq", "log_id"]
+    key = ["process", "ring", "file", *PACKET_IDS]
     codes, first = number_rows(fields, key)
     last = first.copy()
     last[codes] = np.arange(len(codes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import fill_columns, list_groups
+from tracecorr.align.rows import fill_columns, list_groups, select_marked
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.kinds import (
@@ -178,19 +178,23 @@ def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     return found.drop_nulls("stream_id").select("event", "stream_id")
 
 
-def name_called_streams(launches: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
-    """Return the stream (`stream_id`) that the call was given which enqueued the command of each packet or copy.
+def name_streams(launches: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
+    """Return the stream of each packet or copy: that of its command, its own, or that of the call that enqueued it.
 
     Up to ROCm 6.4 commands do not name their stream, and calls do. Markers may be of another stream, for which the call
     waits first; so may be what a graph launch enqueues.
 
     Args:
-        launches: columns command_event, kind (of the command), graph.
+        launches: columns command_stream, stream_id, command_event, kind (of the command), graph.
         events: linked events.
     """
+    told = launches.select(pl.coalesce("command_stream", "stream_id")).to_series()
+    if not told.null_count():
+        return told
     own = pl.col("kind").is_not_null() & ~pl.col("kind").is_in([*MARKERS, GRAPH_COMMAND]) & ~pl.col("graph")
     commands = launches.select(pl.when(own).then("command_event")).to_series()
-    return events["stream_id"].gather(events["parent"].gather(commands))
+    called = events["stream_id"].gather(events["parent"].gather(commands))
+    return pl.select(pl.coalesce(told, called)).to_series()
 
 
 def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -203,7 +207,8 @@ def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.
         events: linked events with `stream_id`.
     """
     named = events["stream_id"].gather(launches["command_event"]).is_not_null()
-    both = launches.select("stream", "queue", "packet_ns", named=named).drop_nulls(["stream", "queue"])
+    is_placed = pl.col("stream").is_not_null() & pl.col("queue").is_not_null()
+    both = select_marked(launches.select("stream", "queue", "packet_ns", named=named), is_placed)
     return both.group_by("stream", "queue", maintain_order=True).agg(
         from_ns=pl.col("packet_ns").min(), to_ns=pl.col("packet_ns").max(),
         evidence=pl.when(pl.col("named").all()).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),

@@ -1,0 +1,157 @@
+"""The compiled loops over the rows that `link/` asks give what plain Python gives."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecorr import native
+
+_WIDTHS = st.sampled_from([np.uint8, np.uint16, np.uint32])
+# Thread, how much later than the row before, how long (None = without an end), whether it is a line, and is asked.
+_LINES = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 2), st.none() | st.integers(0, 5), st.booleans(), st.booleans()),
+    max_size=40,
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["enter", "exit", "line"])), max_size=40), st.integers(0, 9)
+)
+def test_calls_around_rows_are_found_where_they_begin(rows: list[tuple[int, str]], skipped: int) -> None:
+    known: list[int | None] = []
+    stacks: dict[int, list[int]] = {0: [], 1: []}
+    for row, (thread, what) in enumerate(rows):
+        stack = stacks[thread]
+        if what == "exit" and stack:
+            stack.pop()
+        known.append(stack[-1] if stack else None)
+        if what == "enter":
+            stack.append(row)
+    group = np.array([thread for thread, _ in rows], np.uint8)
+    is_call = np.array([what == "enter" for _, what in rows], np.bool_)
+    begun = pa.array([None] * skipped + [None if at is None else 10 * at for at in known], pa.int64())[skipped:]
+    found, missed = native.find_parents(group, 2, 10 * np.arange(len(rows)), begun, is_call)
+    assert found.to_pylist() == known
+    assert missed.tolist() == []
+
+
+def test_rows_whose_call_is_not_around_the_one_before_are_told() -> None:
+    """What names a row that is no call, one that comes later, one of another group, or one that has ended before."""
+    calls = np.array([True, False, True, False, False, False, False])
+    group, offset = np.array([0, 0, 0, 0, 0, 1, 0], np.uint8), 10 * np.arange(7)
+    found, missed = native.find_parents(group, 2, offset, pa.array([None, 0, None, 10, 60, 20, 0]), calls)
+    assert found.to_pylist() == [None, 0, None, None, None, None, None]
+    assert missed.tolist() == [3, 4, 5, 6]
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(0, 40), st.booleans()), max_size=20), st.randoms(), st.integers(0, 9))
+def test_roots_are_the_outermost_rows(rows: list[tuple[int | None, bool]], random: Random, skipped: int) -> None:
+    """Rows stand in any order: what encloses one may stand behind it."""
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    # An ancestor comes before its rows in `order`: no cycle.
+    parents = [None] * len(rows)
+    for place, row in enumerate(order):
+        above = rows[row][0]
+        if above is not None and place:
+            parents[row] = order[above % place]  # type: ignore[call-overload]
+    known: list[int] = [0] * len(rows)
+    for row in order:
+        known[row] = row if parents[row] is None else known[parents[row]]
+    column = pa.array([None] * skipped + parents, pa.int64())[skipped:]
+    named = np.array([name for _, name in rows], np.bool_)
+    assert native.find_roots(column).to_pylist() == known
+    assert native.find_roots(column, named).to_pylist() == [root if named[root] else None for root in known]
+
+
+def test_a_row_that_does_not_exist_encloses_nothing() -> None:
+    assert native.find_roots(pa.array([5, -1, -9, 1])).to_pylist() == [0, 1, 2, 1]
+
+
+def _bracket(
+    rows: list[tuple[int, int, int | None, bool, bool]], width: type[np.integer]
+) -> tuple[list[int], list[int]]:
+    at = np.cumsum([step for _, step, *_ in rows], dtype=np.int64)
+    asked = np.flatnonzero([row[4] for row in rows])
+    before, after = native.bracket_rows(
+        np.array([row[0] for row in rows], width), 3, at, pa.array([row[2] for row in rows], pa.int64()),
+        np.array([row[3] for row in rows], np.bool_), asked,
+    )  # fmt: skip
+    return before.tolist(), after.tolist()
+
+
+@given(_LINES, _WIDTHS)
+def test_rows_lie_between_moments_of_their_thread(
+    rows: list[tuple[int, int, int | None, bool, bool]], width: type[np.integer]
+) -> None:
+    at = np.cumsum([step for _, step, *_ in rows], dtype=np.int64).tolist()
+    moments: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
+    for (thread, _, lasted, is_line, _), begin in zip(rows, at, strict=True):
+        if is_line:
+            moments[thread] |= {begin, begin + (lasted or 0)}
+    asked = [(row[0], begin) for row, begin in zip(rows, at, strict=True) if row[4]]
+    before, after = _bracket(rows, width)
+    assert before == [max((m for m in moments[t] if m < a), default=native.NO_MOMENT) for t, a in asked]
+    assert after == [min((m for m in moments[t] if m > a), default=native.NO_MOMENT) for t, a in asked]
+
+
+def test_there_is_room_for_the_ends_of_many_calls() -> None:
+    calls = [(0, 1, 2 * left, True, False) for left in range(300, 0, -1)]
+    assert _bracket([*calls, (0, 1, None, False, True)], np.uint8) == ([300], [302])
+
+
+def test_marked_rows_that_follow_one_another_end_behind_the_last() -> None:
+    """Two of one thread at one moment end alike; a row that is not marked, or of another thread, parts them."""
+    rows = [(0, 10, True, 20), (0, 20, True, 30), (0, 20, True, 30), (1, 25, True, 30), (0, 30, False, 40),
+            (0, 40, True, 50), (0, 50, True, native.NO_MOMENT)]  # fmt: skip
+    group, at, marks, after = (np.array(column) for column in zip(*rows, strict=True))
+    native.span_batches(group.astype(np.uint8), 2, at, marks, after)
+    assert after.tolist() == [30, 30, 30, 30, 40, native.NO_MOMENT, native.NO_MOMENT]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(-1, 4)), max_size=12), st.integers(0, 9))
+def test_groups_whose_indexes_leave_numbers_out_are_broken(rows: list[tuple[int, int | None]], skipped: int) -> None:
+    index = pa.array([None] * skipped + [index for _, index in rows], pa.int64())[skipped:]
+    broken = native.find_breaks(np.array([group for group, _ in rows], np.uint8), 3, index)
+    for group in range(3):
+        shown = [index for other, index in rows if other == group and index is not None]
+        assert broken[group] == (shown != list(range(len(shown))))
+
+
+_VALUES = st.lists(st.none() | st.integers(0, 9), max_size=20)
+
+
+@given(st.lists(st.integers(0, 2), max_size=20), _WIDTHS)
+def test_rows_before_are_those_of_their_group(groups: list[int], width: type[np.integer]) -> None:
+    known = [max((n for n in range(row) if groups[n] == own), default=-1) for row, own in enumerate(groups)]
+    assert native.find_previous(np.array(groups, width), 3).tolist() == known
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(0, 9)), max_size=20),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=10),
+    st.integers(0, 9),
+)
+def test_the_next_lower_and_higher_values_are_found(
+    rows: list[tuple[int, int | None]], asked: list[tuple[int, int]], skipped: int
+) -> None:
+    column = pa.array([None] * skipped + [value for _, value in rows], pa.int64())[skipped:]
+    group, whose = (np.array([number for number, _ in side], np.uint8) for side in (rows, asked))
+    sides = native.find_beside(group, 3, column, whose, np.array([value for _, value in asked], np.int64))
+    below, above = ([None if row < 0 else rows[row] for row in side.tolist()] for side in sides)
+    for (number, value), lower, higher in zip(asked, below, above, strict=True):
+        own = [mine for other, mine in rows if other == number and mine is not None]
+        assert lower == next(((number, v) for v in sorted(own, reverse=True) if v < value), None)
+        assert higher == next(((number, v) for v in sorted(own) if v > value), None)
+
+
+@given(_VALUES, st.sets(st.integers(0, 9)), st.integers(0, 9))
+def test_values_among_others_are_marked(values: list[int | None], keys: set[int], skipped: int) -> None:
+    column = pa.array([None] * skipped + values, pa.int64())[skipped:]
+    known = native.mark_known(np.array(sorted(keys), np.int64), column)
+    assert known.tolist() == [value in keys for value in values]
