@@ -15,7 +15,7 @@ from tracecorr.native.arrays import Bytes, Ints, address, as_ints, places_of
 from tracecorr.native.library import KERNEL, DrawnOf, KindsOf, MinimapOf, PlacedOf, TracksOf
 
 Codes = npt.NDArray[np.int32]
-# Bits of `Lanes.state`.
+# Bits of `Placed.state`.
 UNSORTED, CROSSED = 1, 2
 _NEVER = np.iinfo(np.int64).min
 # Columns of records.
