@@ -47,6 +47,7 @@ from tracecorr.store.capture import (
     write_tables,
 )
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
+from tracecorr.store.free_memory import refuse_hopeless
 from tracecorr.store.importing import import_files
 from tracecorr.store.kernel_counts import complete_losses
 from tracecorr.store.lock import lock_capture
@@ -92,6 +93,7 @@ def correlate(
     Raises:
         CaptureError: the folder is no capture, is being recorded, or another process builds its tables.
         InputError: a raw file is missing or damaged.
+        MachineError: so many rows cannot be linked with the memory of this machine.
         WorkerError: a process that read a log was killed.
     """
     capture = Capture.open(path)
@@ -138,6 +140,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     # The instances of a capture record apart.
     parts = parts if capture.info.get("plan") else count_once(parts)
     _end(stages, "parse")
+    refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
     tables, maps = _build_tables(parts, seen, capture, stages)
     stages.begin("writing the tables")

@@ -12,6 +12,7 @@ from tracecorr.capture.called_by_root import call_as_root
 from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.capture.engines import available_engines
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Runtime
+from tracecorr.store.free_memory import read_cgroup_limit
 
 KFD_DEVICE = Path("/dev/kfd")
 _DRM = Path("/sys/class/drm")
@@ -22,9 +23,6 @@ _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _MOST_FILES, _CAP_SYS_RESOURCE = Path("/proc/sys/fs/nr_open"), 24
 _MODULE = Path("/sys/module/amdgpu")
-_OWN_CGROUP, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-# Version 1 says this, rounded down to pages, where there is no limit (PAGE_COUNTER_MAX of page_counter.h).
-_NO_LIMIT = (2**63 - 1) // 65536 * 65536
 
 
 def read_text(path: Path) -> str:
@@ -106,26 +104,11 @@ def most_files() -> int:
 
 def look_at_limits() -> Finding:
     """Read the memory limit of this process's cgroup: the readers of a busy capture live in it."""
-    lines = (line.split(":", 2) for line in read_text(_OWN_CGROUP).splitlines())
-    groups = {words[1]: words[2] for words in lines if len(words) > 2}
-    root, group, file = _CGROUPS, groups.get("", ""), "memory.max"
-    # Version 1, alone or beside an empty version 2: hosts of Linux 5.10 have it.
-    for controllers in groups:
-        if "memory" in controllers.split(","):
-            root, group, file = _CGROUPS / "memory", groups[controllers], "memory.limit_in_bytes"
-    folder = root / group.lstrip("/")
-    limits = (read_text(path / file) for path in (folder, *folder.parents))
-    limit = min((int(text) for text in limits if text.isdigit()), default=_NO_LIMIT)
-    if limit < 512 << 20:
+    file, limit = read_cgroup_limit()
+    if limit is not None and limit < 512 << 20:
         why = f"this cgroup may use {limit >> 20} MiB"
         return Finding("cgroup limits", PARTLY, why, "start tracecorr outside of this cgroup, or with --buffer-mb 64")
-    return Finding("cgroup limits", YES, f"{file} {limit if limit < _NO_LIMIT else 'max'}")
-
-
-def memory_available_bytes() -> int:
-    """Return the memory that can be taken without swapping."""
-    words = read_text(Path("/proc/meminfo")).split()
-    return int(words[words.index("MemAvailable:") + 1]) * 1024
+    return Finding("cgroup limits", YES, f"{file} {'max' if limit is None else limit}")
 
 
 def look_at_engines() -> Finding:

@@ -24,6 +24,7 @@ from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.trials import Trials, try_tracefs
 from tracecorr.capture.undo import ACTIONS
 from tracecorr.model.errors import TracecorrError
+from tracecorr.store.free_memory import available_memory_bytes
 
 # What the default set wants of one libhsa-runtime64 and one libroctx64.
 _USUAL_PROBES = 13
@@ -49,7 +50,7 @@ def probe_machine(
     runtimes = _runtimes(pid, wanted or Wanted(), environment, program)
     kfd, debugfs = look.look_at_kfd(), look.look_at_debugfs()
     smi, smi_gpus = look_at_smi()
-    memory, cpus = look.memory_available_bytes(), os.cpu_count() or 1
+    memory, cpus = available_memory_bytes(), os.cpu_count() or 1
     where = "this machine" if pid is None else f"process {pid}"
     offer = Offer(
         kernel=platform.release(),

@@ -110,6 +110,11 @@ class Parts:
         """Return `part_packets`."""
         return _join([part.stored.read("packets") for part in self._runs], schema.PART_PACKETS.empty())
 
+    def count_events(self) -> int:
+        """Return the number of rows of `part_events`."""
+        files = [path for part in self.each for path in part.stored.paths["events"]]
+        return sum(pq.read_metadata(path).num_rows for path in files)
+
     @cached_property
     def args(self) -> pl.DataFrame:
         """Return `part_args`."""
