@@ -29,7 +29,7 @@ from tracecorr.link.threads.lives import ToLog, number_lives
 from tracecorr.link.threads.programs import add_programs
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
-from tracecorr.link.threads.thread_votes import VOTE_COLUMNS, guess_threads
+from tracecorr.link.threads.thread_votes import guess_threads, select_voters
 from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
@@ -225,7 +225,7 @@ def _align(
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
-    voters = place_records(records.select(VOTE_COLUMNS), maps)
+    voters = place_records(select_voters(records), maps)
     guessed = guess_threads(number_lives(voters, identities.lives, identities.births))
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)

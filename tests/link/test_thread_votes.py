@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.threads.thread_votes import guess_threads
+from tracecorr.link.threads.thread_votes import guess_threads, select_voters
 from tracecorr.model.schema import CAT
 
 # Calls of 100 ns, one each 1000 ns, of log threads 0xa (from 0 on) and 0xb (from 500 on).
@@ -53,3 +53,18 @@ def test_a_thread_is_guessed_only_by_ioctls_that_lie_in_its_calls_alone(
 
 def test_calls_of_two_threads_at_the_same_times_name_none() -> None:
     assert _vote(_A + [(0xB, at) for _, at in _A], [(70, 1000 * n + 10, 80) for n in range(6)]) == []
+
+
+def test_who_is_known_on_both_sides_has_no_vote() -> None:
+    rows = [
+        ("log of the unknown", "amd_log", "hip", None, 5), ("log of the known", "amd_log", "hip", 70, 5),
+        ("ioctl of the known", "ftrace", "ioctl", 70, 5), ("ioctl", "ftrace", "ioctl", 71, 5),
+        ("syscall", "ftrace", "syscall", 71, 5), ("switch", "ftrace", "sched", 71, 5),
+        ("no time", "amd_log", "hip", None, None), ("profile", "rocprof", "hip", 71, 5),
+    ]  # fmt: skip
+    records = pl.DataFrame(rows, schema=["name", "source", "layer", "host_tid", "stamp_ns"], orient="row").with_columns(
+        pl.col("source", "layer").cast(CAT), pl.col("host_tid").cast(pl.Int64),
+        **{name: pl.lit(None) for name in ("end_stamp_ns", "step_lo_ns", "step_hi_ns", "clock", "flags", "file",
+                                           "offset", "parent_offset", "pid", "tid")},
+    )  # fmt: skip
+    assert select_voters(records)["name"].to_list() == ["log of the unknown", "ioctl", "syscall"]

@@ -17,14 +17,12 @@ def match_creations(placed: pl.DataFrame) -> pl.DataFrame:
     """Return file, log_pid, log_tid -> tid_key, how: the one kernel thread whose ioctls fit all creations of a thread.
 
     Args:
-        placed: rows of log and trace on one clock, with `tid_key` on those of the trace; threads whose `host_tid` is
-            known are left out.
+        placed: rows of `thread_votes.select_voters` on one clock, with `tid_key` on those of the trace.
     """
     creations = _list_creations(placed).head(_MOST).with_row_index("creation")
-    taken = placed.filter(pl.col("source") == "amd_log")["host_tid"].drop_nulls().unique()
     ioctls = placed.filter(
         (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE) & pl.col("dur_ns").is_not_null()
-        & ~pl.col("host_tid").is_in(taken.implode()) & pl.col("err_lo_ns").is_not_null()
+        & pl.col("err_lo_ns").is_not_null()
     )  # fmt: skip
     if creations.is_empty() or ioctls.is_empty():
         return pl.DataFrame(schema=SAME_THREAD)
@@ -56,11 +54,10 @@ def _eliminate(fits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_creations(placed: pl.DataFrame) -> pl.DataFrame:
-    """Return the creations of threads that are not known: file, log_pid, log_tid, from_ns, to_ns, total."""
+    """Return the creations of threads: file, log_pid, log_tid, from_ns, to_ns, total."""
     name = pl.col("name")
     lines = placed.filter(
-        (pl.col("source") == "amd_log") & name.is_in([QUEUES_COUNTED, QUEUE_CREATED])
-        & pl.col("host_tid").is_null() & pl.col("tid").is_not_null()
+        (pl.col("source") == "amd_log") & name.is_in([QUEUES_COUNTED, QUEUE_CREATED]) & pl.col("tid").is_not_null()
     ).sort("file", "offset")  # fmt: skip
     lines = lines.with_columns(log_pid="pid", log_tid="tid")
     counted = pl.when(name == QUEUES_COUNTED).then("ts_ns")

@@ -21,10 +21,25 @@ _VOTES = {
 }  # fmt: skip
 
 # What the votes need of part events, to place them and to count.
-VOTE_COLUMNS = (
+_VOTE_COLUMNS = (
     "stamp_ns", "end_stamp_ns", "step_lo_ns", "step_hi_ns", "clock", "flags", "file", "offset", "parent_offset",
     "layer", "name", "source", "pid", "tid", "host_tid",
 )  # fmt: skip
+
+
+def select_voters(records: pl.DataFrame) -> pl.DataFrame:
+    """Return what tells of unknown threads: their rows of the log, and system calls of threads that no log names.
+
+    A row without a time tells nothing.
+
+    Args:
+        records: part events with `source` and `host_tid`.
+    """
+    in_log, known = pl.col("source") == "amd_log", pl.col("host_tid")
+    named = records.lazy().filter(in_log).select(known.unique().drop_nulls().implode()).collect().to_series()
+    is_call = (pl.col("source") == "ftrace") & pl.col("layer").is_in(["ioctl", "syscall"])
+    asked = pl.when(in_log).then(known.is_null()).otherwise(is_call & ~known.is_in(named))
+    return records.lazy().filter(asked & pl.col("stamp_ns").is_not_null()).select(_VOTE_COLUMNS).collect()
 
 
 def guess_threads(placed: pl.DataFrame) -> pl.DataFrame:
@@ -34,8 +49,7 @@ def guess_threads(placed: pl.DataFrame) -> pl.DataFrame:
     kernel: where it seems to, and most of the calls lie in none of its HIP calls, it is another process's.
 
     Args:
-        placed: rows of log and trace on one clock, with `tid_key` on those of the trace; those whose `host_tid` is
-            known on the log's side are left out.
+        placed: rows of `select_voters` on one clock, with `tid_key` on those of the trace.
     """
     made, votes = match_creations(placed), _count_votes(placed)
     made = made.join(_list_foreign(made, votes, placed), on=[*LOG_THREAD, "tid_key"], how="anti", maintain_order="left")
@@ -55,13 +69,10 @@ def _choose(votes: pl.DataFrame) -> pl.DataFrame:
 def _count_votes(placed: pl.DataFrame) -> pl.DataFrame:
     """Return how many (n, total, share) of the ioctls of a kernel thread (tid_key) lie in HIP calls of LOG_THREAD."""
     hip = placed.filter(
-        (pl.col("layer") == "hip") & pl.col("dur_ns").is_not_null() & pl.col("host_tid").is_null()
-        & pl.col("tid").is_not_null() & pl.col("parent_offset").is_null()
+        (pl.col("layer") == "hip") & pl.col("dur_ns").is_not_null() & pl.col("tid").is_not_null()
+        & pl.col("parent_offset").is_null()
     )  # fmt: skip
-    taken = placed.filter(pl.col("source") == "amd_log")["host_tid"].drop_nulls().unique()
-    calls = placed.filter(
-        (pl.col("layer") == "ioctl") & (pl.col("source") == "ftrace") & ~pl.col("host_tid").is_in(taken.implode())
-    )
+    calls = placed.filter((pl.col("layer") == "ioctl") & (pl.col("source") == "ftrace"))
     if hip.is_empty() or calls.is_empty():
         return pl.DataFrame(schema=_VOTES)
     spans = hip.select("file", "ts_ns", log_pid="pid", log_tid="tid", call_end=pl.col("ts_ns") + pl.col("dur_ns"))
