@@ -135,6 +135,24 @@ def profile(truth: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return path
 
 
+def test_the_gpus_of_a_profile_are_told_apart(tmp_path: Path) -> None:
+    """SYNTHETIC: two GPUs of which one begins when the other one ends are each idle half the time."""
+    lines = [f'"KERNEL_DISPATCH","Agent {4 + n % 2}",1,{10 * n},{10 * n + 10},"k"' for n in range(6)]
+    table = tmp_path / "kernel_trace.csv"
+    table.write_text(
+        "\n".join(['"Kind","Agent_Id","Queue_Id","Start_Timestamp","End_Timestamp","Kernel_Name"', *lines, ""])
+    )
+    capture = import_files(tmp_path / "x.tracecorr", [], [], rocprof=[table])
+    correlate(capture.path)
+    times = measure_gpu_times(capture.table)
+    shown = times.gpus.select("agent", "timed", "busy_ns", "idle_ns", "gaps").rows()
+    assert shown == [("Agent 4", 3, 30, 20, 2), ("Agent 5", 3, 30, 20, 2)]
+    assert times.gaps["agent"].to_list() == ["Agent 4", "Agent 4", "Agent 5", "Agent 5"]
+    assert [line.partition(": ")[0] for line in describe_busy(Evidence(capture.table))[0]] == [
+        "Agent 4", "Agent 4", "Agent 4", "Agent 5", "Agent 5", "Agent 5",
+    ]  # fmt: skip
+
+
 def _expect(truth: pl.DataFrame) -> dict[str, int]:
     """Return busy and idle time by walking along the kernels of the model one by one."""
     busy, gaps, until = 0, [], 0

@@ -42,8 +42,9 @@ def list_gpu_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section
         "recorded. `busy` = at least one ran (what ran at once counts once), `overlap` = those of two queues and more "
         "did, `idle` = none did between the first start and the last end. Of the idle time `unsubmitted` = before the "
         "line of the packet that ended the gap (of a profile: before its call), `in ring` = after its doorbell had "
-        "been rung for sure. Programs and queues that are not recorded may have used the GPU. An empty `gpu` = which "
-        "GPU these packets ran on is not known: if on several, busy is where one of them was. `error` = how far a "
+        "been rung for sure. Programs and queues that are not recorded may have used the GPU. `agent` = the GPU as a "
+        "profile names it; neither it nor `gpu` = which GPU these packets ran on is not known: if on several, busy is "
+        "where one of them was. `error` = how far a "
         "clock may move all of these times together",
         lack,
         nothing=NO_DISPATCH,
