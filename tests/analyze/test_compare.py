@@ -186,8 +186,10 @@ def test_what_differs_is_said_in_words_and_the_rest_is_counted(first_ns: int, to
         "names of kernels: 1 in both, 0 only in A, 0 only in B",
         "HIP functions: 3 in both, 0 only in A, 0 only in B; calls: 4 in A, 4 in B",
         "kinds of ioctls: 2 in both, 0 only in A, 0 only in B; ioctls: 3 in A, 3 in B",
-        *(f"SIGNIFICANT call to packet of dispatch, {which}: {told}{ends}" for which in ("p50", "p95", "p99")),
-        "5 of 8 latency figures do not differ significantly",
+        f"SIGNIFICANT call to packet of dispatch, p50: {told}{ends}",
+        "1 of 8 latency figures do not differ significantly",
+        "6 of 8 latency figures cannot be judged: the percentile of the faster side may be larger than any of its "
+        "launches (P95 needs 113 that are independent of each other, P99 574)",
         "verdict hqd_quantum: PASS in A, FAIL in B",
     )
     verdicts = found.frame("verdicts")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference, is_significant
+from tracecorr.analyze.compare.latency import MIN_VALUES, bound_difference, is_significant
 from tracecorr.analyze.compare.quantiles import Ints, Sample
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.hip_calls import summarize_hip_calls
@@ -118,11 +118,10 @@ def _compare_kernel(name: str, a_ns: Ints, b_ns: Ints, confidence: float, rounds
     if min(len(a_ns), len(b_ns)) < MIN_VALUES:
         return row
     a, b = Sample.of(a_ns), Sample.of(b_ns)
-    low, high = interval_of_difference(a, b, confidence, rounds)
+    low, high = bound_difference(a, b, confidence, rounds)[0]
     first, second = a.quantile(0.5), b.quantile(0.5)
     row |= {"a_p50_ns": first, "b_p50_ns": second, "difference_ns": second - first}
-    row |= {"low_ns": int(low[0]), "high_ns": int(high[0])}
-    return row | {"significant": is_significant(second - first, int(low[0]), int(high[0]))}
+    return row | {"low_ns": low, "high_ns": high, "significant": is_significant(second - first, low, high)}
 
 
 def compare_calls(first: Tables, second: Tables) -> pl.DataFrame:
