@@ -11,6 +11,7 @@ import polars as pl
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare.conditions import compare_conditions, describe_conditions
 from tracecorr.analyze.compare.counts import compare_packets, name_changes, tell_kinds
+from tracecorr.analyze.compare.gpu_times import compare_gpu_times, tell_gpu_times
 from tracecorr.analyze.compare.latency import (
     MIN_VALUES,
     STAGES,
@@ -165,6 +166,14 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         f"counts are recorded; times are medians from call to packet, without those of graphs: {interval}",
         nothing="no kernel on either side",
     )  # fmt: skip
+    yield Section(
+        "gpu_times", "GPU times of kernels",
+        name_unrecorded(compare_gpu_times(a, b, confidence, rounds), [False, False]),
+        "of the `timed` kernels, whose start and end a source recorded: those of the log, or of a profile where it "
+        "shows none; `total` = the sum of their times (what ran at once counts twice); medians are compared by the "
+        "rule of Latency, with the same step of 1 us",
+        nothing="no kernel has GPU times on either side",
+    )  # fmt: skip
     yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
     logged, traced = _with_log_and_ioctls(first, second)
     yield Section(
@@ -281,6 +290,7 @@ def _tell_partial(sides: tuple[Evidence, Evidence]) -> str:
 def _find(sections: Mapping[str, Section], sides: tuple[Evidence, Evidence], confidence: float) -> Iterator[str]:
     frames = {key: section.frame for key, section in sections.items()}
     yield from _find_in_counts(frames, sides)
+    yield from tell_gpu_times(frames["gpu_times"])
     yield from _find_in_latency(frames["latency"], confidence)
     if left := sections["latency"].missing:
         yield f"latencies leave out launches: {left}"
