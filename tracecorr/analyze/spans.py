@@ -19,7 +19,7 @@ def add_gaps(spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
     Returns: `spans` with covered_ns, gap_ns (time since the last end before it; null where there is none).
     """
-    ordered = spans.sort(*by, "start_ns", "end_ns", maintain_order=True)
+    ordered = spans.sort("start_ns", "end_ns", maintain_order=True)
     ordered = ordered.with_columns(_before=pl.col("end_ns").cum_max().shift(1).over(by))
     start, end, before = pl.col("start_ns"), pl.col("end_ns"), pl.col("_before")
     return ordered.with_columns(
@@ -36,16 +36,17 @@ def sum_overlaps(spans: pl.DataFrame, by: Sequence[str], lane: str) -> pl.DataFr
         by: the columns of the groups.
         lane: the column whose values run beside each other.
     """
-    own = [*by, lane]
-    parts = add_gaps(spans, own).with_columns(_part=pl.col("gap_ns").is_not_null().cum_sum().over(own))
+    groups = spans.select(by).unique(maintain_order=True).with_row_index("_group")
+    own = ["_group", lane]
+    numbered = spans.join(groups, on=by, nulls_equal=True).select(*own, "start_ns", "end_ns")
+    parts = add_gaps(numbered, own).with_columns(_part=pl.col("gap_ns").is_not_null().cum_sum().over(own))
     merged = parts.group_by(*own, "_part").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     edges = pl.concat([
-        merged.select(*by, at=pl.col("start_ns"), step=pl.lit(1)),
-        merged.select(*by, at=pl.col("end_ns"), step=pl.lit(-1)),
-    ]).sort(*by, "at")  # fmt: skip
+        merged.select("_group", at=pl.col("start_ns"), step=pl.lit(1)),
+        merged.select("_group", at=pl.col("end_ns"), step=pl.lit(-1)),
+    ]).sort("at")  # fmt: skip
     depth = edges.with_columns(
-        depth=pl.col("step").cum_sum().over(by), lasts=(pl.col("at").shift(-1) - pl.col("at")).over(by)
+        depth=pl.col("step").cum_sum().over("_group"), lasts=(pl.col("at").shift(-1) - pl.col("at")).over("_group")
     )
-    return depth.group_by(by, maintain_order=True).agg(
-        overlap_ns=pl.col("lasts").filter(pl.col("depth") > 1).sum().cast(pl.Int64)
-    )
+    several = pl.col("lasts").filter(pl.col("depth") > 1).sum().cast(pl.Int64)
+    return groups.join(depth.group_by("_group").agg(overlap_ns=several), on="_group", how="left").drop("_group")
