@@ -198,3 +198,16 @@ def test_a_profile_alone_is_measured_and_says_that_it_may_not_be_all(
     row = times.gpus.row(0, named=True)
     assert (row["packets"], row["unsubmitted_ns"], row["in_ring_ns"], row["error_ns"]) == (None, None, None, None)
     assert times.queues.select("queue", "timed").rows() == [(1, 35), (2, 34), (3, 32)]
+
+
+def test_a_profile_whose_clock_is_not_known_is_measured_by_itself(
+    truth: pl.DataFrame, profile: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    folder = data_folder / "captures" / "streams-priority"
+    capture = import_files(tmp_path / "x.tracecorr", [folder / "amd.log"], [folder / "ftrace.txt"], rocprof=[profile])
+    assert [w for w in correlate(capture.path) if "rocprof:boot is UNALIGNED" in w]
+    row = measure_gpu_times(capture.table).gpus.row(0, named=True)
+    expected = _expect(truth)
+    told = ("busy_ns", "gaps", "idle_ns", "idle_max_ns")
+    assert {name: row[name] for name in told} == {name: expected[name] for name in told}
+    assert (row["figures"], row["packets"], row["unsubmitted_ns"], row["error_ns"]) == ("of the profile", *[None] * 3)

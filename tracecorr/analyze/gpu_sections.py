@@ -38,14 +38,14 @@ def list_gpu_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section
         busy,
         "GPU times are recorded (`Signal =` lines, or rocprof), whose they are is derived. `figures`: `exact` = all "
         "packets that the log shows are timed, and no line of it is known to lack; `at least` = others may have run, "
-        "too: busy times are lower bounds, and idle ones are not known; `of the profile` = of all that the profiler "
-        "recorded. `busy` = at least one ran (what ran at once counts once), `overlap` = those of two queues and more "
-        "did, `idle` = none did between the first start and the last end. Of the idle time `unsubmitted` = before the "
-        "line of the packet that ended the gap (of a profile: before its call), `in ring` = after its doorbell had "
-        "been rung for sure. Programs and queues that are not recorded may have used the GPU. `agent` = the GPU as a "
-        "profile names it; neither it nor `gpu` = which GPU these packets ran on is not known: if on several, busy is "
-        "where one of them was. `error` = how far a "
-        "clock may move all of these times together",
+        "too: busy times are lower bounds, and idle ones are not known; `of the profile` = no kernel of a log is "
+        "timed, these are all that a profiler recorded, on its own clock if that is UNALIGNED. `busy` = at least one "
+        "ran (what ran at once counts once), `overlap` = those of two queues and more did, `idle` = none did between "
+        "the first start and the last end. Of the idle time `unsubmitted` = before the line of the packet that ended "
+        "the gap (of a profile: before its call), `in ring` = after its doorbell had been rung for sure. Programs and "
+        "queues that are not recorded may have used the GPU. `agent` = the GPU as a profile names it; neither it nor "
+        "`gpu` = which GPU these packets ran on is not known: if on several, busy is where one of them was. `error` = "
+        "how far a clock may move all of these times together",
         lack,
         nothing=NO_DISPATCH,
     )

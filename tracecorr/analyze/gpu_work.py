@@ -40,16 +40,19 @@ class GpuWork(NamedTuple):
 
 
 def list_work(tables: Tables) -> GpuWork:
-    """Return the kernels and copies that the log shows; where it shows no kernel, those of a profile.
+    """Return the kernels and copies that the log shows; where no kernel of it is timed, those of a profile.
+
+    Such a profile may be of another run, or its clock not be known: its times are its own.
 
     Args:
         tables: gives the table of a capture by its name.
     """
     logged = _list_logged(tables)
-    if (logged.packets["work"] == KERNELS).any():
+    if (logged.timed["work"] == KERNELS).any():
         return logged
     profiled = _list_profiled(tables)
-    return logged if profiled.packets.is_empty() else profiled
+    has_kernels = (profiled.packets["work"] == KERNELS).any()
+    return profiled if has_kernels or logged.packets.is_empty() else logged
 
 
 def _list_logged(tables: Tables) -> GpuWork:

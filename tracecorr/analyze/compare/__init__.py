@@ -169,9 +169,9 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     yield Section(
         "gpu_times", "GPU times of kernels",
         name_unrecorded(compare_gpu_times(a, b, confidence, rounds), [False, False]),
-        "of the `timed` kernels, whose start and end a source recorded: those of the log, or of a profile where it "
-        "shows none; `total` = the sum of their times (what ran at once counts twice); medians are compared by the "
-        "rule of Latency, with the same step of 1 us",
+        "of the `timed` kernels, whose start and end a source recorded: those of the log, or of a profile where no "
+        "kernel of that is timed; `total` = the sum of their times (what ran at once counts twice); medians are "
+        "compared by the rule of Latency, with the same step of 1 us",
         nothing="no kernel has GPU times on either side",
     )  # fmt: skip
     yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
