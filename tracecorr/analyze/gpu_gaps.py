@@ -66,9 +66,9 @@ def _list_calls(gaps: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     calls = tables("events").filter(pl.col("layer").cast(pl.String) == "hip", is_ours, is_counted(), outer)
     thread = pl.col("thread").cast(pl.Int64)
     if of_profile:
-        tids = tables("args").filter(pl.col("key").cast(pl.String) == "tid").select("event", tid="u64")
+        tids = tables("args").filter(pl.col("key").cast(pl.String) == "tid").select("event", called_by="u64")
         calls = calls.join(tids.unique("event"), on="event", how="left")
-        thread = pl.col("tid").cast(pl.Int64, strict=False)
+        thread = pl.col("called_by").cast(pl.Int64, strict=False)
     asked = thread.is_in(gaps["thread"].drop_nulls().unique().implode())
     named = pl.col("event").is_in(gaps["call_event"].drop_nulls().unique().implode())
     end = pl.col("ts_ns") + pl.col("dur_ns")
