@@ -66,7 +66,8 @@ def _describe_idle(row: dict[str, Any]) -> str:
         f"idle {count_of(row['gaps'], 'times', 'time')} between kernels, {render_ns(row['idle_ns'])} in total (median "
         f"{render_ns(row['idle_p50_ns'])}, longest {render_ns(row['idle_max_ns'])})"
     )
-    waits = ((row["unsubmitted_ns"], "before the next packet was written"),
+    asked = "kernel was asked for" if row["figures"] == OF_PROFILE else "packet was written"
+    waits = ((row["unsubmitted_ns"], f"before the next {asked}"),
              (row["in_ring_ns"], "after the doorbell of the next packet had been rung"))  # fmt: skip
     parts = [f"{render_ns(ns)} {when}" for ns, when in waits if ns is not None]
     return f"{told}; {' and '.join(parts) or 'who waited is not known'}"
