@@ -197,6 +197,28 @@ def test_what_differs_is_said_in_words_and_the_rest_is_counted(first_ns: int, to
     assert verdicts["differs"].to_list() == [True] + [False] * (verdicts.height - 1)
 
 
+def test_a_difference_of_which_one_end_alone_is_known_is_said_in_words() -> None:
+    """SYNTHETIC: A has launches enough for its P99 and B, that is slower, has not: nothing bounds how much slower."""
+
+    def side(count: int, took_ns: int) -> Rows:
+        run = make_run()
+        known = {**run["launches"][0], "doorbell_ns": None, "doorbell_event": None, "return_ns": None}
+        run["launches"] = [
+            {**known, "event": 100 + n, "call_ns": 10 * took_ns * n, "packet_ns": 10 * took_ns * n + took_ns}
+            for n in range(count)
+        ]
+        return run
+
+    found = compare_captures(Side("a", tables_of(side(800, 5_000))), Side("b", tables_of(side(20, 50_000))))
+    told = [line.partition("B, ")[2] for line in found.findings if line.startswith("SIGNIFICANT")]
+    assert told == [
+        "+900.0 % (difference between 45.00 us and 45.00 us, each time a whole us)",
+        *["+900.0 % (difference at least 45.00 us, each time a whole us)"] * 2,
+    ]
+    back = compare_captures(Side("b", tables_of(side(20, 50_000))), Side("a", tables_of(side(800, 5_000))))
+    assert [line.count("difference at most -45.00 us") for line in back.findings if "SIGNIFICANT" in line] == [0, 1, 1]
+
+
 _LEVEL_5 = {"environment": {"AMD_LOG_LEVEL": "5"}}
 
 

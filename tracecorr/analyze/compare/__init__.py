@@ -19,6 +19,7 @@ from tracecorr.analyze.compare.latency import (
     count_needed,
     name_uncompared,
     read_steady,
+    tell_bounds,
 )  # fmt: skip
 from tracecorr.analyze.compare.quantiles import QUANTILES
 from tracecorr.analyze.compare.rates import compare_rates
@@ -322,8 +323,8 @@ def _find_in_latency(latency: pl.DataFrame, confidence: float) -> Iterator[str]:
         percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
         yield (
             f"SIGNIFICANT {row['stage']} of {row['kind']}, {row['statistic']}: {render_ns(row['a_ns'])} in A, "
-            f"{render_ns(row['b_ns'])} in B{percent} (difference between {render_ns(row['low_ns'])} and "
-            f"{render_ns(row['high_ns'])}{_STEPS if row['stage'] in _OF_LOG else ''})"
+            f"{render_ns(row['b_ns'])} in B{percent} ({tell_bounds(row['low_ns'], row['high_ns'])}"
+            f"{_STEPS if row['stage'] in _OF_LOG else ''})"
         )
     if latency.is_empty():
         yield f"no latency is compared: no stage has {MIN_VALUES} launches of one kind on both sides"

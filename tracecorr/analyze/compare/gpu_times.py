@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.compare.latency import MIN_VALUES
+from tracecorr.analyze.compare.latency import MIN_VALUES, tell_bounds
 from tracecorr.analyze.compare.quantiles import Ints
 from tracecorr.analyze.compare.sides import MAX_KERNELS, MEDIANS, compare_medians, join_sides
 from tracecorr.analyze.frames import Tables, collect, percentile, total
@@ -76,10 +76,9 @@ def tell_gpu_times(found: pl.DataFrame) -> Iterator[str]:
     differ = found.filter("significant")
     for row in differ.head(_MAX_TOLD).iter_rows(named=True):
         percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
-        bounds = " and ".join("any" if row[end] is None else render_ns(row[end]) for end in ("low_ns", "high_ns"))
         yield (
             f"SIGNIFICANT GPU time of {row['name']}, p50: {render_ns(row['a_p50_ns'])} in A, "
-            f"{render_ns(row['b_p50_ns'])} in B{percent} (difference between {bounds})"
+            f"{render_ns(row['b_p50_ns'])} in B{percent} ({tell_bounds(row['low_ns'], row['high_ns'])})"
         )
     if differ.height > _MAX_TOLD:
         yield f"... and {differ.height - _MAX_TOLD} more kernels whose GPU times differ: section GPU times of kernels"

@@ -15,6 +15,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.graphs import name_kinds
 from tracecorr.analyze.moment_errors import LOG_MOMENTS, add_errors, gap_error, list_tellers, widest
 from tracecorr.analyze.steady import list_setup_calls
+from tracecorr.analyze.values import render_ns
 from tracecorr.model.kinds import RECORDED
 
 STAGES = (
@@ -219,6 +220,18 @@ def reaches_percentile(sample: Sample, place: int, confidence: float) -> bool:
 def count_needed(place: int, confidence: float) -> int:
     """Return how many values, independent of each other, bound a percentile (see `reaches_percentile`)."""
     return math.ceil(math.log((1 - confidence) / 2) / math.log(QUANTILES[place]))
+
+
+def tell_bounds(low: int | None, high: int | None) -> str:
+    """Return in words between which ns a significant difference lies; None = it has no such end.
+
+    >>> tell_bounds(2_000, 3_000), tell_bounds(2_000, None), tell_bounds(None, -2_000)
+    ('difference between 2.00 us and 3.00 us', 'difference at least 2.00 us', 'difference at most -2.00 us')
+    """
+    if low is not None and high is not None:
+        return f"difference between {render_ns(low)} and {render_ns(high)}"
+    ends = (("at least", low), ("at most", high))
+    return "difference " + " ".join(f"{word} {render_ns(end)}" for word, end in ends if end is not None)
 
 
 def is_significant(difference: int, low: int | None, high: int | None) -> bool | None:
