@@ -68,11 +68,14 @@ def tell_gpu_times(found: pl.DataFrame) -> Iterator[str]:
     """
     if found.is_empty():
         return
-    timed = (
-        f"{int(found[f'{side}_timed'].sum()):,} in {side.upper()} ({render_ns(int(found[f'{side}_total_ns'].sum()))})"
+    sums = found.select(pl.col("a_timed", "b_timed", "a_total_ns", "b_total_ns").sum()).row(0, named=True)
+    told = (
+        f"{sums[f'{side}_timed']:,} in {side.upper()} ({render_ns(sums[f'{side}_total_ns'])})"
+        if sums[f"{side}_timed"]
+        else f"none in {side.upper()}"
         for side in ("a", "b")
     )
-    yield f"kernels with GPU times, and their sum: {', '.join(timed)}"
+    yield f"kernels with GPU times, and their sum: {', '.join(told)}"
     differ = found.filter("significant")
     for row in differ.head(_MAX_TOLD).iter_rows(named=True):
         percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
