@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from analyze_tables import tables_of
 
-from tracecorr.analyze.compare.latency import compare_latency, is_significant
+from tracecorr.analyze.compare.latency import compare_latency, count_needed, is_significant, reaches_percentile
 from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, count_independent, resample
 from tracecorr.analyze.compare.sides import compare_kernels
 from tracecorr.analyze.frames import Tables
@@ -53,7 +53,8 @@ def test_every_interval_holds_the_difference_that_was_measured(count: int) -> No
     even = series(np.random.default_rng(2), count)
     for first, second in ((even, ramp), (ramp, even), (ramp, ramp)):
         for row in compare_latency(first, second, 0.5, 2000).to_dicts():
-            assert row["low_ns"] <= row["difference_ns"] <= row["high_ns"]
+            assert row["low_ns"] is None or row["low_ns"] <= row["difference_ns"]
+            assert row["high_ns"] is None or row["high_ns"] >= row["difference_ns"]
     jitter = compare_latency(even, ramp, 0.95, 2000).row(3, named=True)
     assert jitter["statistic"] == "jitter" and not jitter["significant"]  # one value tells no spread
 
@@ -65,9 +66,8 @@ def test_a_jitter_between_few_independent_values_is_not_significant() -> None:
     wide = series(rng, 2000)
     row = compare_latency(wide, ramp, 0.95, 2000).row(3, named=True)
     assert row["statistic"] == "jitter" and row["difference_ns"] < -5_000
-    assert not row["significant"] and row["low_ns"] < row["difference_ns"] < 0 < row["high_ns"]
     widest = int(wide["packet_ns"].max() - wide["packet_ns"].min())  # type: ignore[operator]
-    assert (row["low_ns"], row["high_ns"]) == (-widest, 99 * 400)
+    assert (row["low_ns"], row["high_ns"], row["significant"]) == (-widest, None, None)
 
 
 def test_intervals_are_as_wide_as_all_rows_of_the_table_together_need() -> None:
@@ -84,12 +84,36 @@ def test_intervals_are_as_wide_as_all_rows_of_the_table_together_need() -> None:
     [
         (2_000, 1, 3_000, True), (2_000, 0, 3_000, False), (-2_000, -3_000, -1, True), (-2_000, -3_000, 0, False),
         (1_000, 1, 3_000, True), (999, 1, 3_000, False), (-1_000, -3_000, -1, True), (-999, -3_000, -1, False),
+        (2_000, None, 3_000, None), (2_000, 1, None, True), (-2_000, -3_000, None, None), (-2_000, None, -1, True),
     ],
 )  # fmt: skip
 def test_a_significant_difference_is_beyond_chance_and_the_step_of_the_stamps(
-    difference: int, low: int, high: int, significant: bool
+    difference: int, low: int | None, high: int | None, significant: bool | None
 ) -> None:
-    assert is_significant(difference, low, high) == significant
+    assert is_significant(difference, low, high) is significant
+
+
+def test_a_percentile_beyond_all_launches_is_not_judged() -> None:
+    """Launches of which the slowest of few are faster than all others: of a P99, their maximum, that tells nothing."""
+    rng = np.random.default_rng(4)
+    few, many = series(rng, 20), series(rng, 2000, 900)
+    first, second = compare_latency(few, many, 0.95, 2000), compare_latency(many, few, 0.95, 2000)
+    for rows, bounded, unbounded in ((first, "high_ns", "low_ns"), (second, "low_ns", "high_ns")):
+        assert rows["significant"].to_list() == [True, None, None, None]
+        assert rows[unbounded].is_null().to_list() == [False, True, True, True]
+        assert rows[bounded].null_count() == 0
+    # Few that are slower than any other show it: the P99 of all the others is bounded.
+    late = compare_latency(series(rng, 2000), series(rng, 20, 900), 0.95, 2000)
+    assert late["significant"].to_list() == [True, True, True, None]
+    assert late["low_ns"].is_null().to_list() == [False] * 4 and late["high_ns"].null_count() == 3
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_so_many_launches_as_are_told_bound_a_percentile(place: int) -> None:
+    needed = count_needed(place, 0.95)
+    assert needed == [6, 72, 368][place]
+    for count, is_enough in ((needed - 1, False), (needed, True)):
+        assert reaches_percentile(Sample(np.arange(count), float(count)), place, 0.95) == is_enough
 
 
 def test_a_shift_is_found_and_lies_in_its_interval() -> None:

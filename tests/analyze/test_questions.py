@@ -345,7 +345,7 @@ def test_a_share_is_of_the_whole_call_where_no_doorbell_is_recorded() -> None:
 def test_answers_in_words_name_their_rows() -> None:
     run = Evidence(tables_of(make_run()))
     answers = answer_questions(run, judge_capture(run))
-    assert len(answers) == 5
+    assert len(answers) == 6
     assert answers[0].lines[0] == (
         "queue 0: requested by hipStreamCreateWithPriority (event 1); the runtime took 850 ns; CREATE_QUEUE (event 3) "
         "took 300 ns and returned 0"
@@ -495,7 +495,7 @@ def test_a_refused_queue_is_never_said_to_be_made() -> None:
     for event in run["events"]:
         if event["name"] == "AMDKFD_IOC_CREATE_QUEUE":
             event["result"] = "EINVAL"
-    creation, _, _, queues, _ = _answer(run)
+    creation, _, _, queues, *_ = _answer(run)
     assert creation.lines[0].endswith("took 300 ns and returned EINVAL: the driver made no queue")
     assert creation.lines[1].endswith("; the driver refused it (EINVAL)")
     assert "the driver refused CREATE_QUEUE for all of them (EINVAL)" in queues.lines

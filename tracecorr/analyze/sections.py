@@ -13,6 +13,7 @@ from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.glossary import list_words
+from tracecorr.analyze.gpu_sections import list_gpu_sections
 from tracecorr.analyze.graphs import summarize_graphs
 from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.kernels import summarize_kernels
@@ -55,6 +56,7 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield from _path_sections(evidence, sources)
     yield from _copy_sections(tables, sources)
     yield from _kernel_sections(evidence, sources)
+    yield from list_gpu_sections(evidence, sources)
     yield from list_call_sections(tables, sources)
     yield from list_driver_sections(evidence, sources)
     yield from _trust_sections(evidence)

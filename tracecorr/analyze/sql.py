@@ -100,6 +100,12 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "LEFT JOIN kernels k ON l.kernel = k.kernel WHERE l.kind = 'dispatch' "
         "GROUP BY /* l.node, */ k.display, l.queue ORDER BY dispatches DESC",
     ),
+    "gpu-times": (
+        "GPU times by queue and kind of packet (what ran at once is summed up twice; a barrier is no work)",
+        "SELECT /* node, */ queue, kind, COUNT(*) AS packets, COUNT(gpu_end_ns - gpu_start_ns) AS timed, "
+        "SUM(gpu_end_ns - gpu_start_ns) AS gpu_total_ns, MIN(gpu_start_ns) AS first_start_ns, "
+        "MAX(gpu_end_ns) AS last_end_ns FROM launches GROUP BY /* node, */ queue, kind ORDER BY queue, kind",
+    ),
     "ioctls-in-calls": (
         "ioctls by the HIP call that caused them",
         "SELECT c.name AS hip_call, i.name AS ioctl, COUNT(*) AS n, SUM(i.dur_ns) AS total_ns FROM events i "

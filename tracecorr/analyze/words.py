@@ -11,6 +11,8 @@ import polars as pl
 
 from tracecorr.analyze.doorbell_pages import list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.gpu_answer import QUESTION as BUSY_QUESTION
+from tracecorr.analyze.gpu_answer import describe_busy
 from tracecorr.analyze.graphs import OF_A_GRAPH
 from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.nodes import node_of
@@ -60,6 +62,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
         _queues(evidence, made),
         _priority(evidence, said),
+        Answer(BUSY_QUESTION, *describe_busy(evidence)),
     )
 
 

@@ -27,7 +27,7 @@ def compare_verb(
         float, typer.Option(metavar="SHARE", help="Chance that all intervals of a table hold their true difference.")
     ] = 0.95,
 ) -> None:
-    """Compare two captures: queues, kernels, calls, ioctls, rates, latencies with intervals, paths, verdicts."""
+    """Compare two captures: queues, kernels, GPU times, calls, ioctls, rates, latencies with intervals, verdicts."""
     if not 0.5 <= confidence < 1:
         raise InputError(f"--confidence {confidence} is no chance that helps", "use a share from 0.5 to below 1")
     refuse_page(html, as_json=as_json, force=force)

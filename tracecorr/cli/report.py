@@ -44,7 +44,7 @@ def report_verb(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Limit of a verdict, such as kfd_create_ns=2000000.")
     ] = None,
 ) -> None:
-    """Report queues, kernels, latencies, verdicts, losses and clocks of a capture as Markdown.
+    """Report queues, kernels, latencies, GPU times, verdicts, losses and clocks of a capture as Markdown.
 
     Its section "Words of this report" says what recorded, derived, inferred, UNKNOWN and UNALIGNED mean.
     """

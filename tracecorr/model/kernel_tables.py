@@ -37,7 +37,7 @@ HQD = Table(
         ("read_start_ns", I64, "the read began; null = not recorded", "ns"),
         ("read_end_ns", I64, "the read ended", "ns"),
         ("kfd_node", I32, "KFD node number (hqds, rls)"),
-        ("gpu_id", U32, "gpu_id of the KFD"),
+        ("gpu_id", U32, "gpu_id of the KFD, decimal as in sysfs; reports write it in hex, as debugfs does: f7bc"),
         ("xcc", U16, "XCC (`Inst`) of the register bank, or the MQD's place among those of its queue; null for SDMA"),
         ("type", CAT, "`cp`, `hiq`, `diq` or `sdma`"),
         ("pid", I32, "owning process (mqds); null where the dump does not name one"),

@@ -250,7 +250,7 @@ GPUS = Table(
     "one GPU (KFD node)",
     columns_of(
         ("gpu", U16, "row id"),
-        ("gpu_id", U32, "gpu_id of the KFD"),
+        ("gpu_id", U32, "gpu_id of the KFD, decimal as in sysfs; reports write it in hex, as debugfs does: f7bc"),
         ("kfd_node", I32, "KFD node number"),
         ("pci", pl.String, "PCI address"),
         ("render_minor", I32, "minor number of the render node"),

@@ -143,10 +143,12 @@ def write_rocpd(path: Path, profile: Profile = SMALL, guid: str = GUID, timestam
             track = w.add("track", pid=profile.pid, tid=tid, name_id=w.string(category))
             w.add("sample", track_id=track, timestamp=start, event_id=event)
     symbols: dict[str, int] = {}
+    agent = w.add("info_agent", type="GPU", absolute_index=4, name="gfx942")
     for tid, correlation, start, end, queue, dispatch, kernel in profile.kernels:
         if kernel not in symbols:
             symbols[kernel] = w.add("info_kernel_symbol", kernel_name=f"{kernel}.kd", display_name=kernel)
-        event, place = w.event("KERNEL_DISPATCH", correlation), w.place(profile.pid, tid, start, end, queue_id=queue)
+        event = w.event("KERNEL_DISPATCH", correlation)
+        place = w.place(profile.pid, tid, start, end, queue_id=queue, agent_id=agent)
         w.add("kernel_dispatch", kernel_id=symbols[kernel], dispatch_id=dispatch, event_id=event, **place)
     for tid, correlation, start, end, name, size in profile.copies:
         event, place = w.event("MEMORY_COPY", correlation), w.place(profile.pid, tid, start, end)
@@ -203,7 +205,7 @@ def sdk_json(profile: Profile = SMALL) -> dict[str, Any]:
         {"kernel_id": i + 1, "kernel_name": f"{n}.kd", "formatted_kernel_name": n} for i, n in enumerate(kernels)
     ]
     process = {
-        "metadata": {"pid": profile.pid, "command": ["synthetic"]}, "agents": [],
+        "metadata": {"pid": profile.pid, "command": ["synthetic"]}, "agents": [{"id": {"handle": 3}, "node_id": 4}],
         "strings": {"buffer_records": kinds, "marker_api": markers}, "kernel_symbols": symbols,
         "callback_records": {"counter_collection": []}, "buffer_records": records,
     }  # fmt: skip

@@ -98,6 +98,14 @@ def test_place_of_a_row_is_its_cell(tmp_path: Path) -> None:
         assert int(stamp).to_bytes(8, "big") in data[offset : offset + length]
 
 
+def test_each_form_names_the_gpu_of_a_kernel_alike(tmp_path: Path) -> None:
+    blocks = [read_database(write_rocpd(tmp_path / f"{way}.db", timestamps=way)) for way in (False, True)]
+    blocks.append(list(read_rocprof([json.dumps(sdk_json()).encode()], 0)))
+    for read in blocks:
+        args = pl.concat([b.args for b in read]).filter(pl.col("key").cast(pl.String) == "agent")
+        assert args["text"].to_list() == ["Agent 4"]
+
+
 def test_two_processes_in_one_database(tmp_path: Path) -> None:
     path = write_rocpd(tmp_path / "x.db")
     other = Profile(pid=77, kernels=[(78, 1, 100, 200, 1, 1, "sub(int)")])

@@ -53,8 +53,9 @@ def test_a_kernel_table_of_rocprofv3_gives_a_row_for_each_line_with_times() -> N
         (1000, 1500, "gpu", "dispatch", "void add<float>(float*, int)", 15)
     ]
     assert KERNELS[rows["offset"][0] :].startswith(b'"KERNEL_DISPATCH","Agent 4",2')
-    args = dict(block.args.filter(pl.col("file") == 3).select(pl.col("key").cast(pl.String), "u64").rows())
-    assert args == {"tid": 16, "queue_id": 2, "dispatch_id": 7}
+    args = block.args.filter(pl.col("file") == 3).select(pl.col("key").cast(pl.String), "u64", "text").rows()
+    told = [("tid", 16, None), ("queue_id", 2, None), ("dispatch_id", 7, None), ("agent", None, "Agent 4")]
+    assert args == told
     reasons = dict(block.ledger.select(pl.col("reason").cast(pl.String), "records").rows())
     assert reasons == {"": 1, "header": 1, "line of another table": 1, "no times": 1}
 
@@ -71,6 +72,19 @@ def test_a_table_and_a_trace_that_are_cut_in_their_last_record_say_so() -> None:
     _, block = read(JSON[: JSON.rindex(b"EndNs")])
     assert block.ledger.filter(pl.col("reason").cast(pl.String) == "damaged object")["records"].to_list() == [1]
     assert "damaged object" not in read(JSON)[1].ledger["reason"].cast(pl.String).to_list()
+
+
+@pytest.mark.parametrize(
+    ("column", "written", "agent"),
+    [
+        ("Agent_Id", "Agent 4", "Agent 4"), ("Agent_Id", "4", "Agent 4"), ("Agent_Id", "GPU 0", "GPU 0"),
+        ("gpu-id", "9", "gpu-id 9"), ("Agent_Id", "", None),
+    ],
+)  # fmt: skip
+def test_a_kernel_keeps_the_name_of_its_gpu(column: str, written: str, agent: str | None) -> None:
+    _, block = read(f"KernelName,{column},BeginNs,EndNs\nadd(int),{written},5,7\n".encode())
+    told = block.args.filter(pl.col("key").cast(pl.String) == "agent")["text"].to_list()
+    assert told == ([] if agent is None else [agent])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,17 @@ import polars as pl
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare.conditions import compare_conditions, describe_conditions
 from tracecorr.analyze.compare.counts import compare_packets, name_changes, tell_kinds
-from tracecorr.analyze.compare.latency import MIN_VALUES, STAGES, compare_latency, name_uncompared, read_steady
+from tracecorr.analyze.compare.gpu_times import compare_gpu_times, tell_gpu_times
+from tracecorr.analyze.compare.latency import (
+    MIN_VALUES,
+    STAGES,
+    compare_latency,
+    count_needed,
+    name_uncompared,
+    read_steady,
+    tell_bounds,
+)  # fmt: skip
+from tracecorr.analyze.compare.quantiles import QUANTILES
 from tracecorr.analyze.compare.rates import compare_rates
 from tracecorr.analyze.compare.sides import (
     compare_calls,
@@ -107,7 +117,7 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
     )
     by_key = {s.key: s for s in sections}
     lacks = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_name_partial(a, b))
-    findings = (*lacks, *_find(by_key, (a, b)))
+    findings = (*lacks, *_find(by_key, (a, b), confidence))
     return Comparison(first.name, second.name, findings, sections)
 
 
@@ -133,9 +143,9 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         "jitter = P99 - P50; launches whose call made a queue, loaded code or allocated memory, or is not known, are "
         f"left out; intervals by bootstrap ({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all "
         "rows together; "
-        "significant = the interval leaves out 0, the difference is at least the 1 us step of the log, and the side of "
-        "the lesser value has launches enough to show its P95, P99 or jitter; with fewer, a percentile counts where "
-        "the largest value of that side is less than the highest percentile of the other one that so many launches show"
+        "significant = the interval leaves out 0, and the difference is at least the 1 us step of the log; an end of "
+        "an interval, and what rests on it, is left open where all launches of a side may well lie below the "
+        "percentile, so that it may be larger than any of them"
     )
     clocks = (
         f"{interval}; a barrier waits for the packets before it, so that its times on the GPU hold theirs; where "
@@ -156,6 +166,14 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         name_unrecorded(compare_kernels(a, b, steady, confidence, rounds), _with_packets(first, second)),
         f"counts are recorded; times are medians from call to packet, without those of graphs: {interval}",
         nothing="no kernel on either side",
+    )  # fmt: skip
+    yield Section(
+        "gpu_times", "GPU times of kernels",
+        name_unrecorded(compare_gpu_times(a, b, confidence, rounds), [False, False]),
+        "of the `timed` kernels, whose start and end a source recorded: those of the log, or of a profile where no "
+        "kernel of that is timed; `total` = the sum of their times (what ran at once counts twice); medians are "
+        "compared by the rule of Latency, with the same step of 1 us",
+        nothing="no kernel has GPU times on either side",
     )  # fmt: skip
     yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
     logged, traced = _with_log_and_ioctls(first, second)
@@ -270,10 +288,11 @@ def _tell_partial(sides: tuple[Evidence, Evidence]) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _find(sections: Mapping[str, Section], sides: tuple[Evidence, Evidence]) -> Iterator[str]:
+def _find(sections: Mapping[str, Section], sides: tuple[Evidence, Evidence], confidence: float) -> Iterator[str]:
     frames = {key: section.frame for key, section in sections.items()}
     yield from _find_in_counts(frames, sides)
-    yield from _find_in_latency(frames["latency"])
+    yield from tell_gpu_times(frames["gpu_times"])
+    yield from _find_in_latency(frames["latency"], confidence)
     if left := sections["latency"].missing:
         yield f"latencies leave out launches: {left}"
     for row in frames["verdicts"].filter("differs").iter_rows(named=True):
@@ -299,20 +318,26 @@ def _find_in_counts(frames: Mapping[str, pl.DataFrame], sides: tuple[Evidence, E
     yield from (f"{line}{partial}" for line in name_changes(frames["ioctls"], "ioctls by kind", traced))
 
 
-def _find_in_latency(latency: pl.DataFrame) -> Iterator[str]:
+def _find_in_latency(latency: pl.DataFrame, confidence: float) -> Iterator[str]:
     for row in latency.filter("significant").iter_rows(named=True):
         percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
         yield (
             f"SIGNIFICANT {row['stage']} of {row['kind']}, {row['statistic']}: {render_ns(row['a_ns'])} in A, "
-            f"{render_ns(row['b_ns'])} in B{percent} (difference between {render_ns(row['low_ns'])} and "
-            f"{render_ns(row['high_ns'])}{_STEPS if row['stage'] in _OF_LOG else ''})"
+            f"{render_ns(row['b_ns'])} in B{percent} ({tell_bounds(row['low_ns'], row['high_ns'])}"
+            f"{_STEPS if row['stage'] in _OF_LOG else ''})"
         )
+    if latency.is_empty():
+        yield f"no latency is compared: no stage has {MIN_VALUES} launches of one kind on both sides"
+        return
     same = latency.filter(~pl.col("significant"))
-    yield (
-        f"{same.height} of {latency.height} latency figures do not differ significantly"
-        if latency.height
-        else f"no latency is compared: no stage has {MIN_VALUES} launches of one kind on both sides"
-    )
+    yield f"{same.height} of {latency.height} latency figures do not differ significantly"
+    if open_ones := latency["significant"].null_count():
+        risk = (1 - confidence) / latency.height
+        p95, p99 = (count_needed(QUANTILES.index(share), 1 - risk) for share in (0.95, 0.99))
+        yield (
+            f"{open_ones} of {latency.height} latency figures cannot be judged: the percentile of the faster side may "
+            f"be larger than any of its launches (P95 needs {p95} that are independent of each other, P99 {p99})"
+        )
 
 
 def _with_log_and_ioctls(*sides: Evidence) -> tuple[list[bool], list[bool]]:

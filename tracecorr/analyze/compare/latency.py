@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.graphs import name_kinds
 from tracecorr.analyze.moment_errors import LOG_MOMENTS, add_errors, gap_error, list_tellers, widest
 from tracecorr.analyze.steady import list_setup_calls
+from tracecorr.analyze.values import render_ns
 from tracecorr.model.kinds import RECORDED
 
 STAGES = (
@@ -73,9 +75,9 @@ def compare_latency(first: pl.DataFrame, second: pl.DataFrame, confidence: float
         rounds: bootstrap rounds.
 
     Returns: stage, kind (and priority), statistic (`p50`, `p95`, `p99`, `jitter` = P99 - P50), a_launches, b_launches,
-        a_ns, b_ns, difference_ns (B - A), low_ns and high_ns (its interval), clock_error_ns (how far the clocks of both
-        sides may move the difference; the interval holds it; null = unknown, and nothing is significant), percent,
-        significant (a percentile only where the lesser side has launches enough to show that it is less).
+        a_ns, b_ns, difference_ns (B - A), low_ns and high_ns (its interval; null = so few launches do not bound it on
+        that side), clock_error_ns (how far the clocks of both sides may move the difference; the interval holds it;
+        null = unknown, and nothing is significant), percent, significant (null = so few launches cannot show it).
     """
     pairs = list(_pairs(*_part_priorities(first, second)))
     wide = 1 - (1 - confidence) / max(1, len(pairs) * len(_STATISTICS))
@@ -170,37 +172,38 @@ def _compare(pair: _Pair, confidence: float, rounds: int) -> Iterator[tuple[Any,
     error, a jitter by that of both of its percentiles.
     """
     values = [_measure(side) for side in (pair.first, pair.second)]
-    low, high = interval_of_difference(pair.first, pair.second, confidence, rounds)
+    bounds = bound_difference(pair.first, pair.second, confidence, rounds)
     for place, name in enumerate(_STATISTICS):
         a, b = (int(side[place]) for side in values)
         percent = round(100 * (b - a) / a, 1) if a > 0 else None
         error = None if pair.clock_error_ns is None else pair.clock_error_ns * (2 if name == "jitter" else 1)
-        bounds = int(low[place]) - (error or 0), int(high[place]) + (error or 0)
-        lesser, greater = (pair.first, pair.second) if a < b else (pair.second, pair.first)
-        sure = error is not None and has_enough(lesser, greater, place, confidence)
+        low, high = bounds[place]
+        low, high = (None if low is None else low - (error or 0)), (None if high is None else high + (error or 0))
+        found = is_significant(b - a, low, high)
         yield (
-            pair.stage, pair.kind, name, len(pair.first.ordered), len(pair.second.ordered), a, b, b - a, *bounds,
-            error, percent, sure and is_significant(b - a, *bounds),
+            pair.stage, pair.kind, name, len(pair.first.ordered), len(pair.second.ordered), a, b, b - a, low, high,
+            error, percent, found if error is not None else False,
         )  # fmt: skip
 
 
-def has_enough(lesser: Sample, greater: Sample, place: int, confidence: float, times: float = 1.0) -> bool:
-    """Tell whether the side of the lesser percentile has values enough to show that so many times it is less.
+def bound_difference(
+    first: Sample, second: Sample, confidence: float, rounds: int
+) -> list[tuple[int | None, int | None]]:
+    """Return low and high end of the differences B - A of P50, P95, P99 and jitter; None = it may be any.
 
-    All of n values lie below the percentile with a chance of share^n, whatever they are drawn from. Where that is not
-    rare, the percentile may be much larger than any value that was seen, which no bootstrap shows. Then it counts as
-    less only where the other side's percentile that n values do bound lies above all of them.
-
-    Args:
-        lesser, greater: the sides.
-        place: the place of the percentile in `QUANTILES`; one behind them is the jitter's.
-        confidence: of the answer.
-        times: what the lesser side's values are multiplied with.
+    All of n values lie below a percentile with a chance of share^n, whatever they are drawn from. Where that is not
+    rare the percentile may be much larger than any value that was seen, which no bootstrap shows: B - A may then be
+    less than any number if A has so few, more if B has. So it is below a median where all lie above that.
     """
-    if reaches_percentile(lesser, place, confidence):
-        return True
-    shown = ((1 - confidence) / 2) ** (1 / lesser.effective)
-    return place < len(QUANTILES) and greater.quantile(shown) > times * int(lesser.ordered[-1])
+    low, high = interval_of_difference(first, second, confidence, rounds)
+    ends: list[tuple[int | None, int | None]] = []
+    for place in range(len(_STATISTICS)):
+        above = [reaches_percentile(side, place, confidence) for side in (first, second)]
+        below = above if place == 0 else [True, True]
+        ends.append((
+            int(low[place]) if above[0] and below[1] else None, int(high[place]) if above[1] and below[0] else None,
+        ))  # fmt: skip
+    return ends
 
 
 def reaches_percentile(sample: Sample, place: int, confidence: float) -> bool:
@@ -214,9 +217,36 @@ def reaches_percentile(sample: Sample, place: int, confidence: float) -> bool:
     return bool(QUANTILES[min(place, len(QUANTILES) - 1)] ** sample.effective <= (1 - confidence) / 2)
 
 
-def is_significant(difference: int, low: int, high: int) -> bool:
-    """Tell whether a difference is more than chance (its interval leaves out 0) and than the step of the stamps."""
-    return (low > 0 or high < 0) and abs(difference) >= RESOLUTION_NS
+def count_needed(place: int, confidence: float) -> int:
+    """Return how many values, independent of each other, bound a percentile (see `reaches_percentile`)."""
+    return math.ceil(math.log((1 - confidence) / 2) / math.log(QUANTILES[place]))
+
+
+def tell_bounds(low: int | None, high: int | None) -> str:
+    """Return in words between which ns a significant difference lies; None = it has no such end.
+
+    >>> tell_bounds(2_000, 3_000), tell_bounds(2_000, None), tell_bounds(None, -2_000)
+    ('difference between 2.00 us and 3.00 us', 'difference at least 2.00 us', 'difference at most -2.00 us')
+    """
+    if low is not None and high is not None:
+        return f"difference between {render_ns(low)} and {render_ns(high)}"
+    ends = (("at least", low), ("at most", high))
+    return "difference " + " ".join(f"{word} {render_ns(end)}" for word, end in ends if end is not None)
+
+
+def is_significant(difference: int, low: int | None, high: int | None) -> bool | None:
+    """Tell whether a difference is more than chance (its interval leaves out 0) and than the step of the stamps.
+
+    Args:
+        difference: B - A.
+        low, high: its interval; None = it has no such end.
+
+    Returns: None where the end that would show it lacks.
+    """
+    if (low if difference > 0 else high) is None:
+        return None
+    is_sure = (low is not None and low > 0) or (high is not None and high < 0)
+    return is_sure and abs(difference) >= RESOLUTION_NS
 
 
 def interval_of_difference(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference, is_significant
+from tracecorr.analyze.compare.latency import MIN_VALUES, bound_difference, is_significant
 from tracecorr.analyze.compare.quantiles import Ints, Sample
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.hip_calls import summarize_hip_calls
@@ -19,8 +19,8 @@ from tracecorr.analyze.queues import count_doubled
 from tracecorr.analyze.streams import count_streams_at_once, names_streams
 from tracecorr.model.kernel_names import label_kernels
 
-# Kernels for which the latency is compared, the most dispatched first.
-_MAX_KERNELS = 50
+# Kernels whose times are compared, the most dispatched, or those that took longest, first.
+MAX_KERNELS = 50
 
 
 def join_sides(first: pl.DataFrame, second: pl.DataFrame, key: str, columns: list[str]) -> pl.DataFrame:
@@ -91,15 +91,16 @@ def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, p
         for tables in (first, second)
     ]
     joined = join_sides(found[0], found[1], "name", ["dispatches", "queues", "streams"])
-    shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
+    shared = joined.filter(pl.col("only") == "both")["name"].head(MAX_KERNELS)
     wide = 1 - (1 - confidence) / max(1, shared.len())
     times = [_times_by_kernel(side, shared) for side in steady]
     none = np.empty(0, dtype=np.int64)
-    rows = [_compare_kernel(name, times[0].get(name, none), times[1].get(name, none), wide, rounds) for name in shared]
-    return joined.join(pl.DataFrame(rows, schema=_KERNEL_SCHEMA), on="name", how="left", maintain_order="left")
+    rows = [compare_medians(name, times[0].get(name, none), times[1].get(name, none), wide, rounds) for name in shared]
+    return joined.join(pl.DataFrame(rows, schema=MEDIANS), on="name", how="left", maintain_order="left")
 
 
-_KERNEL_SCHEMA = {
+# What `compare_medians` tells of a kernel.
+MEDIANS = {
     "name": pl.String, "a_p50_ns": pl.Int64, "b_p50_ns": pl.Int64, "difference_ns": pl.Int64, "low_ns": pl.Int64,
     "high_ns": pl.Int64, "significant": pl.Boolean,
 }  # fmt: skip
@@ -112,17 +113,24 @@ def _times_by_kernel(steady: pl.DataFrame, names: pl.Series) -> dict[str, Ints]:
     return {str(key[0]): part["ns"].to_numpy() for key, part in rows.partition_by("kernel_name", as_dict=True).items()}
 
 
-def _compare_kernel(name: str, a_ns: Ints, b_ns: Ints, confidence: float, rounds: int) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(_KERNEL_SCHEMA)
+def compare_medians(name: str, a_ns: Ints, b_ns: Ints, confidence: float, rounds: int) -> dict[str, Any]:
+    """Return a row of `MEDIANS`: both medians, their difference B - A, its interval; null with too few values.
+
+    Args:
+        name: the kernel.
+        a_ns, b_ns: its times on both sides, in the order in which they occurred.
+        confidence: chance that the interval holds the true difference.
+        rounds: bootstrap rounds.
+    """
+    row: dict[str, Any] = dict.fromkeys(MEDIANS)
     row["name"] = name
     if min(len(a_ns), len(b_ns)) < MIN_VALUES:
         return row
     a, b = Sample.of(a_ns), Sample.of(b_ns)
-    low, high = interval_of_difference(a, b, confidence, rounds)
+    low, high = bound_difference(a, b, confidence, rounds)[0]
     first, second = a.quantile(0.5), b.quantile(0.5)
     row |= {"a_p50_ns": first, "b_p50_ns": second, "difference_ns": second - first}
-    row |= {"low_ns": int(low[0]), "high_ns": int(high[0])}
-    return row | {"significant": is_significant(second - first, int(low[0]), int(high[0]))}
+    return row | {"low_ns": low, "high_ns": high, "significant": is_significant(second - first, low, high)}
 
 
 def compare_calls(first: Tables, second: Tables) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracecorr.analyze.compare.latency import MIN_VALUES, has_enough, interval_of_difference, reaches_percentile
+from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference, reaches_percentile
 from tracecorr.analyze.compare.quantiles import QUANTILES, Sample
 from tracecorr.analyze.experiment.overlap import advise, describe_share, is_apart, part_phases
 from tracecorr.analyze.experiment.stamps import APART, TOGETHER, took_ns
@@ -60,7 +60,7 @@ def _judge_limit(alone: Sample, beside: Sample, kept: float, said: str, counts: 
     lesser, greater, times = (beside, alone, 1 / kept) if is_kept else (alone, beside, kept)
     if is_chance:
         said += f": it is {'not longer' if is_kept else 'longer'} than the limit, but that may be chance"
-    elif not has_enough(lesser, greater, _P95, _CONFIDENCE, times):
+    elif not _has_enough(lesser, greater, times):
         is_chance = True
         said += f": so few launches {'beside the low one' if is_kept else 'alone'} may all have been faster than P95"
     if is_kept and (not is_chance or reaches_percentile(lesser, _P95, _CONFIDENCE)):
@@ -68,6 +68,23 @@ def _judge_limit(alone: Sample, beside: Sample, kept: float, said: str, counts: 
     if is_chance:
         return unknown(said, "more --rounds, on a machine without other work", counts)
     return failed(said, counts)
+
+
+def _has_enough(lesser: Sample, greater: Sample, times: float) -> bool:
+    """Tell whether the side of the lesser P95 has values enough to show that so many times it is less.
+
+    All of n values lie below the percentile with a chance of share^n, whatever they are drawn from. Where that is not
+    rare, the percentile may be much larger than any value that was seen, which no bootstrap shows. Then it counts as
+    less only where the other side's percentile that n values do bound lies above all of them.
+
+    Args:
+        lesser, greater: the sides.
+        times: what the lesser side's values are multiplied with.
+    """
+    if reaches_percentile(lesser, _P95, _CONFIDENCE):
+        return True
+    shown = ((1 - _CONFIDENCE) / 2) ** (1 / lesser.effective)
+    return greater.quantile(shown) > times * int(lesser.ordered[-1])
 
 
 def _list_latencies(launches: pl.DataFrame, phase: str) -> npt.NDArray[np.int64]:

@@ -11,6 +11,7 @@ import polars as pl
 from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.complaints import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.gpu_busy import GpuTimes, measure_gpu_times
 from tracecorr.analyze.losses import LACKS_HEAD
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
@@ -135,6 +136,11 @@ class Evidence:
     def service(self) -> pl.DataFrame:
         """Return how long the packets of each queue waited (`service.summarize_service`)."""
         return summarize_service(self.tables("launches"), self.tables("events"), self.priorities)
+
+    @cached_property
+    def gpu_times(self) -> GpuTimes:
+        """Return how busy the GPUs were, and where they were idle (`gpu_busy.measure_gpu_times`)."""
+        return measure_gpu_times(self.tables)
 
     @cached_property
     def setup_calls(self) -> pl.DataFrame:

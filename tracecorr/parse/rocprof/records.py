@@ -20,6 +20,7 @@ _END = ("End_Timestamp", "EndNs")
 _PID = ("Process_Id", "pid")
 _TID = ("Thread_Id", "tid")
 _QUEUE = ("Queue_Id", "queue-id")
+_AGENT, _GPU_ID = ("Agent_Id",), ("gpu-id",)
 _DISPATCH = ("Dispatch_Id", "queue-index")
 _CORRELATION = ("Correlation_Id",)
 _STREAM = ("Stream_Id",)
@@ -100,8 +101,19 @@ class Record:
             "dispatch_id": self.number(_DISPATCH),
             "correlation_id": self.number(_CORRELATION),
             "stream_id": self.number(_STREAM),
+            "agent": self._agent if self.layer == "gpu" else None,
             **self._counter(),
         }
+
+    @property
+    def _agent(self) -> str | None:
+        """Return which GPU a kernel ran on, as rocprofv3 calls it (`Agent 4`), or rocprof v1 (`gpu-id 9`, `GPU0`)."""
+        agent, gpu_id = self.text(_AGENT), self.text(_GPU_ID)
+        if agent is not None:
+            return f"Agent {agent}" if agent.isdigit() else agent
+        if gpu_id is not None:
+            return f"gpu-id {gpu_id}"
+        return self.lane if _KERNELS.fullmatch(self.lane) else None
 
     def _counter(self) -> dict[str, int | str | None]:
         """Return the counter that a row of a collection tells: a number where it is whole, else as it is written."""

@@ -169,6 +169,7 @@ def _select(tables: _Tables, kind: str) -> str:
         "Correlation_Id": "E.stack_id" if tables.has("event", "stack_id") else "NULL",
         "Stream_Id": number("stream_id"),
         "Queue_Id": number("queue_id"),
+        "Agent_Id": told("info_agent", "absolute_index", number("agent_id"), "NULL"),
         "Dispatch_Id": number("dispatch_id", "R"),
         "Kernel_Name": told("info_kernel_symbol", "display_name", number("kernel_id", "R"), "NULL"),
         "Name": f"COALESCE({message}, {name})" if kind in ("region", "sample") else name,

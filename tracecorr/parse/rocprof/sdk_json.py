@@ -15,6 +15,7 @@ from tracecorr.parse.rocprof.records import Field, Record, classify
 ROOT = '"rocprofiler-sdk-tool"'
 _RECORDS = "buffer_records"
 _NAMES = {"metadata", "strings", "kernel_symbols"}
+_AGENTS = "agents"
 
 
 def read_sdk_records(data: bytes) -> Iterator[Record]:
@@ -63,7 +64,7 @@ def _read_process(cursor: Cursor) -> Iterator[Record]:
         elif key == _RECORDS:
             early.append(cursor.at)
             cursor.decode()
-        elif key in _NAMES:
+        elif key in _NAMES or key == _AGENTS:
             told[key] = cursor.decode()
         else:
             cursor.decode()
@@ -92,6 +93,8 @@ class _Names:
         self._kernels = {_plain(s.get("kernel_id")): _kernel_name(s) for s in symbols}
         markers = [_object(m) for m in _list(strings.get("marker_api"))]
         self._markers = {_plain(m.get("key")): m.get("value") for m in markers}
+        agents = [_object(a) for a in _list(told.get(_AGENTS))]
+        self._agents = {_handle(a, "id"): _plain(a.get("node_id")) for a in agents}
         self._pid = metadata.get("pid")
 
     def fields_of(self, record: Mapping[str, Any]) -> dict[str, Field]:
@@ -108,6 +111,7 @@ class _Names:
             "Kind": _plain(label), "Process_Id": _plain(self._pid), "Thread_Id": _plain(record.get("thread_id")),
             "Correlation_Id": _plain(correlation), "Stream_Id": _handle(record, "stream_id"),
             "Queue_Id": _handle(dispatch or record, "queue_id"), "Dispatch_Id": _plain(dispatch.get("dispatch_id")),
+            "Agent_Id": self._agents.get(_handle(dispatch, "agent_id")),
             "Kernel_Name": _plain(self._kernels.get(_plain(dispatch.get("kernel_id")))),
             "Name": None if is_kernel else _plain(name),
             "Size": _plain(record.get("bytes", record.get("allocation_size"))),
