@@ -80,7 +80,7 @@ class LayoutOf(ctypes.Structure):
         ("mark", _INT), ("digits", _INT), ("gap", _INT), ("keys", _POINTER), ("codes", _POINTER), ("mask", _INT),
         ("threads", _POINTER), ("slots", _POINTER), ("slot_count", _INT), ("first_of", _POINTER),
         ("following", _POINTER), ("sizes", _POINTER), ("whats", _POINTER), ("skips", _POINTER),
-        ("literals", _POINTER), ("literal_bytes", _INT),
+        ("literals", _POINTER),
     ]  # fmt: skip
 
 
