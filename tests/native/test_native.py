@@ -153,7 +153,7 @@ def test_records_are_listed_by_their_codes_and_levels(records: list[tuple[int, b
     start = _places(text, [6 * i for i in range(len(records))])
     columns = {name: np.zeros(4, np.int64) for name in ("kind", "name", "length", "succeeds", "layer")}
     subjects = np.array([0, 1, 2, 3])
-    of = native.ClassesOf(*map(native.address, columns.values()), native.address(subjects), 0, 4000, 1, 2)
+    of = native.ClassesOf(*map(native.address, columns.values()), native.address(subjects), 0, 4000, 1, 2, 0)
     what = np.array([code for code, _ in records], np.int64)
     found, _ = native.describe_rows(of, text.bytes, (start, start, start + 5), (start + 3, start + 5), what, 3)
     for bit in range(2):
