@@ -18,6 +18,7 @@ from tracecorr import native
 from tracecorr.native.library import LIBRARY, checksum, load
 from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN
 from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
+from tracecorr.parse.amdlog.forms import Form, Forms, slots
 from tracecorr.parse.amdlog.layout import Layouts
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.shapes import Shapes, Span
@@ -34,6 +35,25 @@ _LINES = st.lists(
 
 def _places(text: Text, places: list[int]) -> native.Ints:
     return np.array(places, np.int64) + text.start
+
+
+@given(
+    st.integers(4, native.LITERAL_BYTES), st.integers(0, native.LITERAL_BYTES - 1), st.sampled_from([b"", b"x", b"@@@"])
+)
+def test_a_message_has_the_form_that_it_begins_with(size: int, changed: int, behind: bytes) -> None:
+    literal = bytes(range(64, 64 + size))
+    message = bytearray(literal + behind)
+    message[changed % len(message)] ^= 1
+    forms, layout = Forms(), native.LayoutOf(mark=8, digits=8, gap=1)
+    forms.learn([Form(0, literal, 7, 0)])
+    forms.describe(layout)
+    text = Text(b"12345678 " + message + b"\n12345678 " + literal + behind)
+    start, end = text.lines()
+    slot = slots(np.zeros(2, np.int64), np.frombuffer(literal[:8].ljust(8), np.uint64).repeat(2))
+    found = native.match_lines(layout, text.bytes, start, end, (np.zeros(2, np.int64), slot))
+    is_same = bytes(message[:size]) == literal
+    assert found.status.tolist() == [native.FITS if is_same else native.NO_FORM, native.FITS]
+    assert found.what[1] == 7
 
 
 @given(_LINES, st.sampled_from([b"", b"\n"]))
@@ -133,7 +153,7 @@ def test_records_are_listed_by_their_codes_and_levels(records: list[tuple[int, b
     start = _places(text, [6 * i for i in range(len(records))])
     columns = {name: np.zeros(4, np.int64) for name in ("kind", "name", "length", "succeeds", "layer")}
     subjects = np.array([0, 1, 2, 3])
-    of = native.ClassesOf(*map(native.address, columns.values()), native.address(subjects), 0, 4000, 1, 2)
+    of = native.ClassesOf(*map(native.address, columns.values()), native.address(subjects), 0, 4000, 1, 2, 0)
     what = np.array([code for code, _ in records], np.int64)
     found, _ = native.describe_rows(of, text.bytes, (start, start, start + 5), (start + 3, start + 5), what, 3)
     for bit in range(2):
@@ -366,6 +386,7 @@ def test_vocabularies_are_those_of_python() -> None:
     assert f"enum {{ OPEN = {OPEN}, NO_EXIT = {NO_EXIT} }};" in source
     assert f'returned[] = "{(RETURNED + SUCCESS).decode()}";' in source
     assert f"MOST_NUMBERS = {native.MOST_NUMBERS} }};" in source
+    assert f"LITERAL_BYTES = {native.LITERAL_BYTES} }};" in source
 
 
 _SANITIZED = """

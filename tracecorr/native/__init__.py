@@ -20,6 +20,7 @@ from tracecorr.native.joins import Records, set_lanes
 from tracecorr.native.library import CallRowsOf, ClassesOf, LayoutOf, ShapesOf
 from tracecorr.native.lines import (
     FITS,
+    LITERAL_BYTES,
     NO_FORM,
     NO_FRONT,
     Lines,
@@ -69,12 +70,12 @@ from tracecorr.native.views import (
 )
 
 __all__ = [
-    "ASK_RESULT", "CROSSED", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "NO_MOMENT",
-    "UNSORTED", "CallRowsOf", "ClassesOf", "Described", "Drawn", "HashTable", "LayoutOf", "Lines", "Minimap", "Placed",
-    "Records", "Scanned", "ShapesOf", "Survey", "Texts", "Told", "Tracks", "address", "bracket_rows", "code_spans",
-    "count_gaps", "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers",
-    "find_beside", "find_breaks", "find_lines", "find_pairs", "find_parents", "find_previous", "find_roots",
-    "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure", "gather", "gather_texts", "hash_spans",
-    "keep_rows", "list_numbers", "mark_known", "match_lines", "number_codes", "number_values", "scan_lines",
-    "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
+    "ASK_RESULT", "CROSSED", "FITS", "IS_CUT", "IS_TOLD", "LITERAL_BYTES", "MOST_NUMBERS", "NO_FORM", "NO_FRONT",
+    "NO_MOMENT", "UNSORTED", "CallRowsOf", "ClassesOf", "Described", "Drawn", "HashTable", "LayoutOf", "Lines",
+    "Minimap", "Placed", "Records", "Scanned", "ShapesOf", "Survey", "Texts", "Told", "Tracks", "address",
+    "bracket_rows", "code_spans", "count_gaps", "count_groups", "count_times", "count_units_in", "describe_rows",
+    "end_calls", "fill_numbers", "find_beside", "find_breaks", "find_lines", "find_pairs", "find_parents",
+    "find_previous", "find_roots", "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure",
+    "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers", "mark_known", "match_lines", "number_codes",
+    "number_values", "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ _ROW_COLUMNS = {
 
 
 def set_lanes(
-    thread: Ints, key_of: Ints, lane_now: Ints, stamp: Ints, is_rocr: npt.NDArray[np.bool_], last: Ints
+    thread: Ints, key_of: Ints, lane_now: Ints, stamp: Ints, is_rocr: npt.NDArray[np.bool_], last: Ints, room: int = 0
 ) -> tuple[npt.NDArray[np.int32], Ints, tuple[int, int, int]]:
     """Return the lane of each row, the last times, and what tells whether a clock went back.
 
@@ -29,13 +29,14 @@ def set_lanes(
         lane_now, last: of each key: its lane, and its last time before these rows.
         stamp: of each row.
         is_rocr: rows whose times are left out.
+        room: for so many rows before them there is room in the lanes.
 
     Returns: as the last one the least time, the latest one of the keys before these rows, and how far a time lies
         behind an earlier one at most; without times the first one is greater than the second one.
     """
     thread, stamp, now, told = as_ints(thread), as_ints(stamp), last.copy(), np.empty(3, np.int64)
-    lane = np.empty(len(thread), np.int32)
-    places = map(address, (thread, key_of, lane_now, stamp, is_rocr, last, now, lane, told))
+    lane = np.empty(room + len(thread), np.int32)
+    places = map(address, (thread, key_of, lane_now, stamp, is_rocr, last, now, lane[room:], told))
     KERNEL.set_lanes(len(thread), *places)
     least, latest, behind = told.tolist()
     return lane, now, (least, latest, behind)

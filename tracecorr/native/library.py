@@ -80,7 +80,7 @@ class LayoutOf(ctypes.Structure):
         ("mark", _INT), ("digits", _INT), ("gap", _INT), ("keys", _POINTER), ("codes", _POINTER), ("mask", _INT),
         ("threads", _POINTER), ("slots", _POINTER), ("slot_count", _INT), ("first_of", _POINTER),
         ("following", _POINTER), ("sizes", _POINTER), ("whats", _POINTER), ("skips", _POINTER),
-        ("literals", _POINTER), ("literal_bytes", _INT),
+        ("literals", _POINTER),
     ]  # fmt: skip
 
 
@@ -115,7 +115,7 @@ class ClassesOf(ctypes.Structure):
 
     _fields_ = [
         *[(name, _POINTER) for name in ("kind", "name", "length", "succeeds", "layer", "subjects")],
-        *[(name, _INT) for name in ("success", "cut_length", "level", "complaints")],
+        *[(name, _INT) for name in ("success", "cut_length", "level", "complaints", "base")],
     ]  # fmt: skip
 
 
@@ -124,7 +124,7 @@ class DescribedOf(ctypes.Structure):
 
     _fields_ = [
         (name, _POINTER)
-        for name in ("length", "kind", "layer", "name", "result", "told_us", "asks", "listed", "counts")
+        for name in ("offset", "length", "kind", "layer", "name", "result", "told_us", "asks", "listed", "counts")
     ]
 
 

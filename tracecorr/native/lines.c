@@ -152,6 +152,9 @@ void find_pairs(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64
 
 /* ---- lines that fit a layout ---- */
 
+/* Of a form, as many bytes are compared at most; `LITERAL_BYTES` in `lines.py`. */
+enum { LITERAL_BYTES = 64 };
+
 /* What a layout's prefix tells of a line. */
 enum { FITS = 0, NO_FRONT = 1, NO_FORM = 2, NO_TIME = 3 };
 
@@ -164,22 +167,26 @@ typedef struct {
     i64 slot_count;             /* forms: slot -> first form */
     const i64 *first_of;
     const i64 *following, *sizes, *whats, *skips; /* of each form */
-    const u8 *literals;
-    i64 literal_bytes;
+    const u8 *literals;                           /* of each form, `LITERAL_BYTES` apart */
 } Layout;
 
-/* Whether two texts of up to `literal_bytes`, a multiple of 8, are equal; of both so many bytes can be read. */
+/* Whether two texts of up to `LITERAL_BYTES` are equal; of both so many bytes can be read.
+ *
+ * All of these are compared: sizes follow no order, and nothing here branches on them.
+ */
 static inline int is_same(const u8 *one, const u8 *other, i64 size) {
-    for (; size > WORD_BYTES; one += WORD_BYTES, other += WORD_BYTES, size -= WORD_BYTES)
-        if (load(one) != load(other))
-            return 0;
-    return load_part(one, size) == load_part(other, size);
+    static const u64 kept[2 * LITERAL_BYTES / WORD_BYTES] = {~0ULL, ~0ULL, ~0ULL, ~0ULL, ~0ULL, ~0ULL, ~0ULL, ~0ULL};
+    const u8 *keep = (const u8 *)kept + LITERAL_BYTES - size;
+    u64 differs = 0;
+    for (int i = 0; i < LITERAL_BYTES; i += WORD_BYTES)
+        differs |= (load(one + i) ^ load(other + i)) & load(keep + i);
+    return !differs;
 }
 
 static inline i64 find_form(const Layout *of, i64 slot, const u8 *message, i64 size) {
     i64 form = of->first_of[slot < of->slot_count ? slot : of->slot_count - 1];
     for (; form > 0; form = of->following[form])
-        if (of->sizes[form] <= size && is_same(of->literals + form * of->literal_bytes, message, of->sizes[form]))
+        if (of->sizes[form] <= size && is_same(of->literals + form * LITERAL_BYTES, message, of->sizes[form]))
             return form;
     return 0;
 }
@@ -210,7 +217,7 @@ typedef struct {
 static inline void match_line(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 end, int given,
                               const Lines *to, i64 i) {
     i64 size = of->mark + of->gap, slot, form;
-    if (!is_inside(raw_size, start, size + of->literal_bytes)) {
+    if (!is_inside(raw_size, start, size + LITERAL_BYTES)) {
         to->status[i] = NO_TIME;
         return;
     }

@@ -11,6 +11,8 @@ from tracecorr.native.arrays import Bytes, Ints, address, as_ints
 from tracecorr.native.library import KERNEL, LayoutOf, LinesOf
 
 FITS, NO_FRONT, NO_FORM = 0, 1, 2
+# Of a form as many bytes are compared at most.
+LITERAL_BYTES = 64
 # Lines are hardly ever shorter; where they are, they are looked for once more.
 _USUAL_LINE_BYTES = 32
 

@@ -8,13 +8,14 @@ typedef struct {
     i64 cut_length; /* messages of so many bytes were cut */
     i64 level;      /* records of levels up to it, errors and warnings, are put to a list, too; -1 = none */
     i64 complaints; /* which one */
+    i64 base;       /* offset in the file of the first of the bytes */
 } Classes;
 
 /* What else is to be read of a record, or is special. */
 enum { ASK_RESULT = 1, IS_CUT = 2, IS_TOLD = 4 };
 
 typedef struct {
-    i64 *length;
+    i64 *offset, *length;
     int8_t *kind, *layer;
     i32 *name, *result;
     i64 *told_us;
@@ -76,6 +77,7 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
         }
         if (end[i] - first[i] >= of->cut_length)
             asks |= IS_CUT;
+        to->offset[i] = of->base + start[i];
         to->length[i] = end[i] - start[i];
         to->kind[i] = (int8_t)kind;
         to->layer[i] = (int8_t)of->layer[code];

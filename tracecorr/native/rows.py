@@ -12,25 +12,33 @@ from tracecorr.native.arrays import Bytes, Ints, Words, address, as_ints
 from tracecorr.native.library import KERNEL, CallRowsOf, ClassesOf, DescribedOf
 
 ASK_RESULT, IS_CUT, IS_TOLD = 1, 2, 4
+# Type of each column that codes of records tell.
+_DESCRIBED = {
+    "offset": np.int64, "length": np.int64, "kind": np.int8, "layer": np.int8, "name": np.int32, "result": np.int32,
+    "told_us": np.int64,
+}  # fmt: skip
 
 
 class Described:
     """Hold what the codes of records say of their rows, as parallel arrays.
 
     Args:
-        length: bytes of the record.
-        kind, layer, name, result, told_us: columns of the row.
-        asks: what else is to be read of it, or is special.
+        columns: offset in the file, bytes, kind, layer, name, result and told duration of the rows, with room for
+            others before them.
+        asks: what else is to be read of a row, or is special.
         listed, counts: lists of rows: those of a subject each, and how many these are.
     """
 
-    def __init__(self, size: int, lists: int) -> None:
-        self.length = np.empty(size, np.int64)
-        self.kind, self.layer = np.empty(size, np.int8), np.empty(size, np.int8)
-        self.name, self.result = np.empty(size, np.int32), np.empty(size, np.int32)
-        self.told_us = np.empty(size, np.int64)
+    def __init__(self, size: int, lists: int, room: int) -> None:
+        self.columns: dict[str, npt.NDArray[Any]] = {n: np.empty(room + size, t) for n, t in _DESCRIBED.items()}
         self.asks = np.empty(size, np.uint8)
         self.listed, self.counts = np.empty((lists, size), np.int64), np.zeros(lists, np.int64)
+        self.room = room
+
+    def describe(self) -> DescribedOf:
+        """Return where the columns are, behind the room."""
+        columns = (column[self.room :] for column in self.columns.values())
+        return DescribedOf(*map(address, (*columns, self.asks, self.listed, self.counts)))
 
     def rows_of(self, number: int) -> Ints:
         """Return the rows of a list."""
@@ -44,6 +52,7 @@ def describe_rows(
     messages: tuple[Ints, Ints],
     what: Ints,
     lists: int,
+    room: int = 0,
 ) -> tuple[Described, int]:
     """Return what the codes of records say of their rows, and which `asks` there are.
 
@@ -54,9 +63,10 @@ def describe_rows(
         messages: start and end of each message; those of torn records lie elsewhere.
         what: code of each record.
         lists: how many there are.
+        room: for so many rows before them there is room in the columns.
     """
-    described = Described(len(what), lists)
-    to = DescribedOf(*map(address, vars(described).values()))
+    described = Described(len(what), lists, room)
+    to = described.describe()
     held = [as_ints(array) for array in (*records, *messages, what)]
     places = map(address, held)
     asks: int = KERNEL.describe_rows(ctypes.addressof(of), address(raw), len(what), *places, ctypes.addressof(to))

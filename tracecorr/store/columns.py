@@ -29,6 +29,14 @@ _FEW_VALUES = frozenset(
 )  # fmt: skip
 # The same in many rows behind each other: such runs are left to the compression.
 _IN_RUNS = frozenset({"file", "process", "pid", "gpu", "err_lo_ns", "err_hi_ns", "gap_err_ns"})
+# Of parts: sizes of a kernel, which compress as well without a dictionary, and what does not become smaller at all.
+_SIZES = frozenset(
+    {
+        "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "private_bytes", "group_bytes",
+        "kernarg_bytes",
+    }
+)  # fmt: skip
+_STEPS = frozenset({"parent_offset", "end_stamp_ns", "end_offset", "command_offset", "result"})
 # What grows and is looked for by value: readers leave out the groups of rows that a filter excludes. Others hold all
 # their values in every group, or nobody asks for some of them alone.
 _SOUGHT = frozenset(
@@ -118,10 +126,11 @@ class FrameWriter:
 def _open(path: Path, columns: pa.Schema, *, compressed: bool) -> pq.ParquetWriter:
     coded = [c.name for c in columns if pa.types.is_dictionary(c.type)]
     numbers = [c.name for c in columns if pa.types.is_integer(c.type)]
-    few = [name for name in numbers if name in _FEW_VALUES]
+    runs = _IN_RUNS | _SIZES if compressed else _IN_RUNS
+    few = [name for name in numbers if name in _FEW_VALUES - runs]
     texts = [c.name for c in columns if pa.types.is_string(c.type) or pa.types.is_large_string(c.type)]
-    deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few and name not in _IN_RUNS}
-    plain = () if compressed else {*coded, *few, *deltas}
+    deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few and name not in runs}
+    plain = _STEPS if compressed else {*coded, *few, *deltas}
     return pq.ParquetWriter(
         path, columns, compression={name: "none" if name in plain else "zstd" for name in columns.names},
         compression_level={name: 1 for name in columns.names if name not in plain},

@@ -48,7 +48,7 @@ class TableMaker:
         columns = Columns(schema.PART_EVENTS, len(emitted))
         self._add_common(columns, rows, emitted)
         self._add_calls(columns, rows, emitted, joined.partner)
-        columns.add("depth", np.minimum(joined.depth, 0xFFFF).astype(np.uint16)[emitted])
+        columns.add("depth", np.minimum(joined.depth.take(emitted), 0xFFFF).astype(np.uint16))
         columns.add_rows("parent_offset", rows["offset"], emitted, via=joined.parent)
         return columns.table()
 

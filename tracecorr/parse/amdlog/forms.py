@@ -16,7 +16,7 @@ from tracecorr.parse.digits import KEEP, Ints, Words
 
 COLOUR = b"\x1b[32m "
 # Bytes of a message (with its colour) that are compared at most.
-FORM_BYTES = 64
+FORM_BYTES = native.LITERAL_BYTES
 _MOST_FORMS, _MOST_OF_A_SLOT = 4096, 8
 # The forms of a site are kept in so many slots, by a hash of the first 4 bytes.
 _SLOTS, _FACTOR, _SHIFT = 64, np.uint64(0x9E3779B1), np.uint64(26)
@@ -56,7 +56,7 @@ class Forms:
         of.slot_count, of.first_of = len(self._first_of), native.address(self._first_of)
         of.following, of.sizes = native.address(self._following_of), native.address(self._sizes)
         of.whats, of.skips = native.address(self._what), native.address(self._skip)
-        of.literals, of.literal_bytes = native.address(self._literals), FORM_BYTES
+        of.literals = native.address(self._literals)
 
     def learn(self, forms: list[Form]) -> None:
         """Remember forms; those that are too short, too long or too many are left out."""

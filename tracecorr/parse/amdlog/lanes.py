@@ -29,21 +29,24 @@ class Lanes:
         self._last = np.zeros(0, np.int64)
         self._count = 0
 
-    def of(self, threads: list[Thread], thread: Ints, stamp: Ints, is_rocr: Mask) -> npt.NDArray[np.int32]:
-        """Return the lane of each record, in the order of the file.
+    def of(
+        self, threads: list[Thread], thread: Ints, stamp: Ints, is_rocr: Mask, room: int = 0
+    ) -> npt.NDArray[np.int32]:
+        """Return the lane of each record, in the order of the file, behind room for others.
 
         Args:
             threads: what the codes in `thread` stand for.
             thread: codes of threads.
             stamp: times, in ns.
             is_rocr: records of another clock.
+            room: for so many records.
         """
         self._add(threads)
-        lane, last, told = native.set_lanes(thread, self._key_of, self._lane_now, stamp, is_rocr, self._last)
+        lane, last, told = native.set_lanes(thread, self._key_of, self._lane_now, stamp, is_rocr, self._last, room)
         least, latest, behind = told
         if least < latest - _STEP_NS or behind > _STEP_NS:
             rows = np.flatnonzero(~is_rocr)
-            self._part(lane, self._key_of[thread], rows, stamp[rows])
+            self._part(lane[room:], self._key_of[thread], rows, stamp[rows])
         self._last = last
         return lane
 

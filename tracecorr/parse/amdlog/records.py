@@ -101,19 +101,19 @@ class RecordReader:
             kept = np.delete(np.arange(len(at)), folded)
             split, at, end = split.take(kept), at[kept], end[kept]
         records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
-        of = self._describe(may_complain=split.may_complain)
-        found, asks = native.describe_rows(of, text.bytes, records, (at, end), what, _COMPLAINTS + 1)
+        of = self._describe(shift, may_complain=split.may_complain)
+        found, asks = native.describe_rows(of, text.bytes, records, (at, end), what, _COMPLAINTS + 1, room)
         if asks & native.ASK_RESULT:
             rest = np.flatnonzero(found.asks & native.ASK_RESULT)
             start = at[rest] + self._columns[2][what[rest]] + len(RETURNED)
-            found.result[rest] = self._results(text, start, end[rest])
-        rows = self._rows(split, shift, found, asks, room)
+            found.columns["result"][room + rest] = self._results(text, start, end[rest])
+        rows = self._rows(split, found, asks, room)
         complaints = complaints_of(text, split.start, found.rows_of(_COMPLAINTS))
         subjects = {name: found.rows_of(number) for number, name in enumerate(SUBJECTS)}
         return Lines(rows, text, subjects, self.classifier.columns[0], what, at, end, complaints)
 
-    def _describe(self, *, may_complain: bool) -> native.ClassesOf:
-        """Tell `describe_rows` what the codes of messages stand for."""
+    def _describe(self, shift: int, *, may_complain: bool) -> native.ClassesOf:
+        """Tell `describe_rows` what the codes of messages stand for, and how far the file's offsets are from places."""
         columns = self.classifier.columns
         if columns is not self._described:
             message, kind, name, length, succeeds = columns
@@ -124,21 +124,22 @@ class RecordReader:
             self._columns = [np.ascontiguousarray(c) for c in (kind, name, length, succeeds, layer, subjects)]
         success = self.results.code_of("hipSuccess")
         level = max(WORST_LEVELS) if may_complain else -1
-        return native.ClassesOf(*map(native.address, self._columns), success, _CUT_LENGTH, level, _COMPLAINTS)
+        return native.ClassesOf(*map(native.address, self._columns), success, _CUT_LENGTH, level, _COMPLAINTS, shift)
 
-    def _rows(self, split: Split, shift: int, found: native.Described, asks: int, room: int) -> Rows:
-        rows = Rows(len(split.start), room=room)
-        rows["offset"], rows["length"] = split.start + shift, found.length
+    def _rows(self, split: Split, found: native.Described, asks: int, room: int) -> Rows:
+        columns = {
+            **found.columns,
+            "lane": self._lanes.of(self.threads, split.thread, split.stamp_ns, split.is_rocr, room),
+        }
+        if not asks & native.IS_TOLD:
+            del columns["told_us"]
+        rows = Rows(len(split.start), columns, room)
         rows["stamp"], rows["thread"] = split.stamp_ns, split.thread
-        rows["kind"], rows["layer"], rows["name"], rows["result"] = found.kind, found.layer, found.name, found.result
-        if asks & native.IS_TOLD:
-            rows["told_us"] = found.told_us
         if split.is_rocr.any():
             rows["is_rocr"] = split.is_rocr
         if asks & native.IS_CUT or split.torn.any():
             is_cut = found.asks & native.IS_CUT > 0
             rows["flags"] = split.torn * int(Flag.TORN) + is_cut * int(Flag.CUT)
-        rows["lane"] = self._lanes.of(self.threads, split.thread, split.stamp_ns, split.is_rocr)
         return rows
 
     def _results(self, text: Text, start: Ints, end: Ints) -> Ints:

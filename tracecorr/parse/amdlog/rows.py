@@ -32,13 +32,12 @@ class Rows:
 
     Args:
         size: how many records.
-        columns: their values, without room.
+        columns: their values, with the room before them.
         room: how many other rows may be put before them without a copy of them.
     """
 
     def __init__(self, size: int, columns: dict[str, Array] | None = None, room: int = 0) -> None:
         self._size, self._room = size, room
-        # With the room before them.
         self._columns = columns or {}
 
     def __len__(self) -> int:

@@ -127,6 +127,7 @@ class Splitter:
         self._classifier = classifier
         self._layouts = Layouts(classifier)
         self._joiner = Joiner()
+        self._room = 1 << 17
         # Whether the last record of the blocks before is a message of many lines.
         self._goes_on = False
         # First halves whose rest may be in the next block.
@@ -149,8 +150,11 @@ class Splitter:
 
         Those that fold into others without leaving a value are only counted.
         """
-        scanned = self._layouts.scan(text, (text.stop - text.start) // _USUAL_BYTES + 1)
+        most = (text.stop - text.start) // _USUAL_BYTES + 1
+        # Room for as many lines as the block before had, and some more: more would spread over more memory.
+        scanned = self._layouts.scan(text, min(self._room, most)) or self._layouts.scan(text, most)
         if scanned:
+            self._room = len(scanned[0].start) * 5 // 4
             return self._split_lines(text, *scanned)
         # So many short lines are read part by part: what is told of each takes more memory than the line.
         parts = []
@@ -162,7 +166,7 @@ class Splitter:
 
     def _split_lines(self, text: Text, scanned: native.Scanned, matched: Matched) -> Split:
         split = self._find_records(text, scanned, matched)
-        is_row = self._classifier.kind_of[split.what] != Kind.FOLDED
+        is_row = (self._classifier.kind_of != Kind.FOLDED).take(split.what)
         is_row[list(split.messages)] = True
         return split.take(np.flatnonzero(is_row))
 
