@@ -13,7 +13,7 @@ from tracecorr.align.build import fit_clocks
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
-from tracecorr.align.rows import number_groups, select_source
+from tracecorr.align.rows import number_rows, select_source
 from tracecorr.align.steps import find_steps, widen_reads
 from tracecorr.link.losses.trace_losses import list_trace_losses
 from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
@@ -288,7 +288,8 @@ def _samples(capture: Capture) -> dict[str, Any]:
 
 
 def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
-    codes, clocks = number_groups(records, ["source", "clock"])
+    codes, at = number_rows(records, ["source", "clock"])
+    clocks = records.select("source", "clock")[at]
     times = records.select("stamp_ns", "end_stamp_ns")
     rows = []
     for code, source, clock in clocks.with_row_index("code").sort("source", "clock").iter_rows():

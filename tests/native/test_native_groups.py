@@ -93,6 +93,28 @@ def test_keys_are_found_where_bisection_finds_them(keys: list[int], wanted: list
     ]
 
 
+_SIDE = st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 9), st.booleans()), max_size=20)
+
+
+@given(_SIDE, _SIDE, st.sampled_from([np.uint8, np.uint16, np.uint32]), st.booleans(), st.booleans())
+def test_the_nearest_row_of_its_group_is_found(
+    rows: list[tuple[int, int, bool]], asked: list[tuple[int, int, bool]], kind: type, forward: bool, exact: bool
+) -> None:
+    rows.sort(key=lambda row: row[1])
+    columns = [
+        [np.array([row[i] for row in side], kind if i == 0 else int) for i in range(2)] for side in (asked, rows)
+    ]
+    (own, wanted), (group, keys) = columns
+    marks = np.array([row[2] for row in asked], bool)
+    found = native.find_near(own, wanted, marks, group, keys, 3, forward=forward, exact=exact)
+    expected = []
+    for one, key, is_asked in asked:
+        near = [n for n, (other, at, _) in enumerate(rows) if other == one and (at - key) * (1 if forward else -1) >= 0]
+        near = [n for n in near if is_asked and (exact or rows[n][1] != key)]
+        expected.append((near[0] if forward else near[-1]) if near else None)
+    assert found.to_pylist() == expected
+
+
 @given(_KEYS, _KEYS)
 def test_the_first_row_of_a_key_is_found(keys: list[int], wanted: list[int]) -> None:
     keys.sort()

@@ -126,6 +126,38 @@ void search_near(i64 count, const i64 *wanted, i64 size, const i64 *keys, i64 *a
         at[row] = place = search_from(keys, size, wanted[row], place);
 }
 
+/* Find the last row of its group at or before each wanted key, or the first one at or behind it (`forward`).
+ *
+ * Rows have a `group` and sorted `keys`, wanted ones a group (`own`) and, in the order that `order` lists, sorted keys;
+ * without `order` they are sorted themselves. One with the same key is one of these if `exact`. Those that are not
+ * `asked` find none. `last` has a place for each group; `bits`, which begin as zeros, tell which find one (`found`).
+ * Returns how many do.
+ */
+i64 find_near(i64 count, const void *own, int width, const i64 *wanted, const i64 *order, const u8 *asked, i64 size,
+              const void *group, const i64 *keys, int forward, int exact, i64 groups, i64 *last, uint32_t *found,
+              u8 *bits) {
+    i64 place = forward ? size - 1 : 0, hits = 0;
+    for (i64 number = 0; number < groups; number++)
+        last[number] = -1;
+    for (i64 turn = 0; turn < count; turn++) {
+        i64 at = forward ? count - 1 - turn : turn, row = order ? order[at] : at, key = wanted[row];
+        if (forward)
+            for (; place >= 0 && (keys[place] > key || (exact && keys[place] == key)); place--)
+                last[group_of(group, width, place)] = place;
+        else
+            for (; place < size && (keys[place] < key || (exact && keys[place] == key)); place++)
+                last[group_of(group, width, place)] = place;
+        i64 near = last[group_of(own, width, row)];
+        found[row] = 0;
+        if (near < 0 || !asked[row])
+            continue;
+        found[row] = (uint32_t)near;
+        bits[row >> 3] |= (u8)(1 << (row & 7));
+        hits++;
+    }
+    return hits;
+}
+
 /* Find the row that each wanted key names, the first of several; return how many name one.
  *
  * Sorted `keys` have their `rows`. Keys below zero name none. `bits`, which begin as zeros, tell which do.

@@ -38,9 +38,11 @@ def find_parents(
     joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves, gaps, ends)
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
+    if not is_open.any():
+        return joined
     parent = joined["parent"]
-    rows = pl.Series(is_open).gather(parent).arg_true() if is_open.any() else parent.head(0)
-    if not len(rows):
+    rows = pl.Series(native.mark_known(np.flatnonzero(is_open), parent.to_arrow())).arg_true()
+    if rows.is_empty():
         return joined
     is_empty = list_empty_calls(joined, losses, halves, parent.gather(rows).unique().sort().to_numpy())
     offset = joined["offset"].to_numpy()

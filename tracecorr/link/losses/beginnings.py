@@ -47,7 +47,7 @@ def list_first_enters(calls: pl.DataFrame) -> pl.DataFrame:
     Args:
         calls: HIP calls: file, thread, offset, flags (not null).
     """
-    is_enter = pl.col("flags") & int(Flag.EXIT_ONLY) == 0
-    enters = calls.select(pl.col("file", "thread", "offset").filter(is_enter))
+    is_enter = calls["flags"] & int(Flag.EXIT_ONLY) == 0
+    enters = calls.select("file", "thread", "offset").filter(is_enter)
     spans = span_groups(enters, ["file", "thread"], "offset", "offset")
     return spans.select("file", "thread", entered="first")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import list_groups, select_marked
+from tracecorr.align.rows import list_groups, select_marked, span_groups
 from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun, list_first_enters
 from tracecorr.link.losses.command_ends import list_command_ends
 from tracecorr.model import schema
@@ -84,10 +84,10 @@ def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     flags = pl.col("flags").fill_null(0)
     is_call = (pl.col("layer") == "hip") & (pl.col("source") == "amd_log") & pl.col("thread").is_not_null()
     is_exit = is_call & (flags & int(Flag.EXIT_ONLY) > 0)
-    exits = rows.select(pl.col("file", "process", "thread", "offset").filter(is_exit))
+    exits = rows.select("file", "process", "thread", "offset").filter(rows.select(is_exit).to_series())
     if exits.is_empty():
         return exits.select("file", "process")
-    calls = rows.select(pl.col("file", "thread", "offset").filter(is_call), flags.filter(is_call))
+    calls = rows.select("file", "thread", "offset", flags).filter(rows.select(is_call).to_series())
     entered = exits.join(list_first_enters(calls), on=["file", "thread"], how="left")
     early = (pl.col("offset") < pl.col("entered")).fill_null(value=True)
     lines = events.select("file", "offset", "source").filter(_OF_LOG & pl.col("file").is_in(exits["file"].implode()))
@@ -100,9 +100,10 @@ def _list_late_packets(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file, process of packets of rings whose first packets, and whose Created lines, are not in the log."""
     is_asked = (pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("clock") != "mono_raw")
     is_packet, made = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED
-    lines = rows.select(pl.col(*_RING, "packet_index", "name").filter(is_asked & (is_packet | made)))
-    rings = lines.group_by(_RING).agg(low=pl.col("packet_index").filter(is_packet).min(), made=made.any())
-    return rings.filter(pl.col("low") > 0, ~pl.col("made")).select("file", "process")
+    lines = rows.select(*_RING, "packet_index", "name").filter(rows.select(is_asked & (is_packet | made)).to_series())
+    packets = select_marked(lines, is_packet & pl.col("packet_index").is_not_null())
+    rings = span_groups(packets, _RING, "packet_index", "packet_index").filter(pl.col("first") > 0)
+    return rings.join(lines.filter(made), on=_RING, how="anti", nulls_equal=True).select("file", "process")
 
 
 def _list_late_deletions(rows: pl.DataFrame) -> pl.DataFrame:
