@@ -22,6 +22,7 @@ from tracecorr.link.losses import command_ends, disorder, log_losses
 from tracecorr.link.losses.call_evidence import limit_by_loss
 from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.false_syscalls import open_false_syscalls
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files
 from tracecorr.link.losses.lossy_files import add_few, add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
@@ -154,16 +155,20 @@ def _nest_events(events: pl.DataFrame, unproven: Sequence[int], damaged: pl.Data
     displaced = disorder.find_displaced(events)
     graphs = list_silent_graphs(events)
     gaps = drop_silent(list_packet_gaps(events), graphs)
-    halves = drop_early_returns(list_half_calls(events), events, gaps)
-    ends = command_ends.list_command_ends(events.select("event", *command_ends.COLUMNS))
-    losses = add_unproven(add_packet_gaps(find_losses(events, halves, ends), gaps), unproven)
+    calls = HipCalls.of(events)
+    halves = drop_early_returns(list_half_calls(events, calls), events, gaps)
+    lines = command_ends.CommandLines.of(events.select("event", *command_ends.COLUMNS))
+    ends = command_ends.list_command_ends(events, lines)
+    losses = add_unproven(add_packet_gaps(find_losses(events, calls, halves, lines, ends), gaps), unproven)
+    del lines  # large
     is_log = damaged["source"] == "amd_log"
     # What damage made of a record of the trace may look like a store that nobody made.
     unprinted = list_unprinted(events, graphs) if is_log.all() else events["file"].clear()
     losses = add_few(losses, pl.concat([damaged["file"].filter(is_log), list_unshown(events), unprinted]))
     losses = disorder.add_displaced(losses, displaced, events)
-    torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events, ends)
-    events = nesting.find_parents(events, losses, halves, gaps, ends)
+    torn, late = log_losses.list_torn_calls(events, calls, halves), list_late_files(events, calls, ends)
+    events = nesting.find_parents(events, calls, losses, halves, gaps, ends)
+    del calls  # large
     events = events.with_columns(outside=pl.col("parent_offset").is_null()).drop("parent_offset")
     events = nest_calls(disorder.part_displaced(events, displaced))
     return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late, ends["alone"].any())
