@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.joins import select_rows
+from tracecorr.align.joins import select_rows, sort_rows
 from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, select_marked, span_groups
 from tracecorr.align.steps import UNTIMED
 from tracecorr.link import rocprof, smi
@@ -272,8 +272,7 @@ def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     named = native.mark_known(offsets, events["offset"].to_arrow())
     lines = events.select("event", "file", "offset", "layer", "source").filter(pl.lit(pl.Series(named)) & is_line)
     found = lines["event"].gather(Places.of(lines).find(part_args))
-    args = part_args.select(found, "key", "u64", "text").drop_nulls("event")
-    return args.sort("event", maintain_order=True)
+    return sort_rows(part_args.select(found, "key", "u64", "text").drop_nulls("event"), "event")
 
 
 def _add_driver_args(
@@ -289,12 +288,12 @@ def _add_driver_args(
 
 def _add_args(args: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
     """Return args by event with the rows that a stage found out."""
-    rows = [frame.with_columns(pl.col("key").cast(schema.CAT)) for frame in more]
-    return pl.concat([args, *rows]).sort("event", maintain_order=True)
+    rows = [frame.with_columns(pl.col("key").cast(schema.CAT)) for frame in more if len(frame)]
+    return sort_rows(pl.concat([args, *rows]), "event") if rows else args
 
 
 def _sources(events: pl.DataFrame, trace_aligned: bool) -> set[str]:
-    named = set(events["source"].unique().cast(pl.String).to_list())
+    named = set(events.select(pl.col("source").unique().cast(pl.String)).to_series().to_list())
     named |= set() if trace_aligned else {"unaligned"}
     return named | ({"doorbell"} if (events["layer"] == "doorbell").any() else set())
 

@@ -14,6 +14,7 @@ from tracecorr.native.groups import (
     find_unordered,
     find_unsure,
     number_values,
+    place_values,
     search_near,
     span_groups,
 )
@@ -77,5 +78,5 @@ __all__ = [
     "find_beside", "find_breaks", "find_lines", "find_near", "find_pairs", "find_parents", "find_previous",
     "find_roots", "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure", "gather", "gather_texts",
     "hash_spans", "keep_rows", "list_numbers", "mark_known", "match_lines", "number_codes", "number_values",
-    "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
+    "place_values", "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
 ]  # fmt: skip

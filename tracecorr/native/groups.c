@@ -158,6 +158,34 @@ i64 find_near(i64 count, const void *own, int width, const i64 *wanted, const i6
     return hits;
 }
 
+static inline __attribute__((always_inline)) void
+place_each(i64 count, const uint32_t *rows, const u8 *values, size_t width, const u8 *bits, i64 first_bit, u8 *out,
+           u8 *out_bits) {
+    for (i64 at = 0; at < count; at++) {
+        if (!is_set(bits, first_bit + at))
+            continue;
+        memcpy(out + rows[at] * width, values + (size_t)at * width, width);
+        out_bits[rows[at] >> 3] |= (u8)(1 << (rows[at] & 7));
+    }
+}
+
+/* Write values of one, two, four or eight bytes to their rows of a column (`out`).
+ *
+ * It begins as zeros, as do the bits that tell where it has a value. `bits` tell, from bit `first_bit` on, which values
+ * there are.
+ */
+void place_values(i64 count, const uint32_t *rows, const u8 *values, int width, const u8 *bits, i64 first_bit, u8 *out,
+                  u8 *out_bits) {
+    if (width == 1)
+        place_each(count, rows, values, 1, bits, first_bit, out, out_bits);
+    else if (width == 2)
+        place_each(count, rows, values, 2, bits, first_bit, out, out_bits);
+    else if (width == 4)
+        place_each(count, rows, values, 4, bits, first_bit, out, out_bits);
+    else
+        place_each(count, rows, values, 8, bits, first_bit, out, out_bits);
+}
+
 /* Find the row that each wanted key names, the first of several; return how many name one.
  *
  * Sorted `keys` have their `rows`. Keys below zero name none. `bits`, which begin as zeros, tell which do.

@@ -116,6 +116,27 @@ def find_near(
     return pa.Array.from_buffers(pa.uint32(), count, [*map(pa.py_buffer, (bits, found))], count - hits)
 
 
+def place_values(height: int, rows: npt.NDArray[np.uint32], values: pa.Array) -> pa.Array:
+    """Return a column with some values in their rows, and null in all others.
+
+    Args:
+        height: of the column.
+        rows: of each value, below `height`.
+        values: numbers of one, two, four or eight bytes.
+
+    Raises:
+        IndexError: the column has no such row.
+    """
+    rows = np.ascontiguousarray(rows, np.uint32)
+    if len(rows) and int(rows.max()) >= height:
+        raise IndexError(f"a column of {height} rows has no row {rows.max()}")
+    width = values.type.bit_width // 8
+    places, bits = np.zeros(height * width, np.uint8), np.zeros(height // 8 + 1, np.uint8)
+    value, known, first = places_of(values)
+    KERNEL.place_values(len(rows), address(rows), value, width, known, first, address(places), address(bits))
+    return pa.Array.from_buffers(values.type, height, [pa.py_buffer(bits), pa.py_buffer(places)])
+
+
 def find_rows(keys: Ints, rows: Ints, wanted: Ints) -> pa.Array:
     """Return the row of each wanted key, of several the first one; null where there is none.
 

@@ -55,6 +55,7 @@ _ARGUMENTS = {
         _INT, _POINTER, ctypes.c_int, *[_POINTER] * 3, _INT, *[_POINTER] * 2, *[ctypes.c_int] * 2, _INT,
         *[_POINTER] * 3,
     ),
+    "place_values": (_INT, *[_POINTER] * 2, ctypes.c_int, _POINTER, _INT, *[_POINTER] * 2),
     "find_rows": (_INT, _POINTER, _INT, *[_POINTER] * 4),
     "find_unsure": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4, _INT, *[_POINTER] * 2, _INT, *[_POINTER] * 2),
     "find_parents": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 3, _INT, _POINTER, _INT, *[_POINTER] * 3),
