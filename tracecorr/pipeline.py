@@ -23,7 +23,7 @@ from tracecorr.link.packets.signals import add_gpu_times
 from tracecorr.link.packets.stored_indexes import check_indexes
 from tracecorr.link.queues.queue_addresses import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
-from tracecorr.link.tables import link_tables
+from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
 from tracecorr.link.threads.identities import attach_identities
 from tracecorr.link.threads.lives import ToLog, number_lives
 from tracecorr.link.threads.programs import add_programs
@@ -184,7 +184,7 @@ def _build_tables(
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(
         held.pop(),
-        parts.read_packets(),
+        parts.read_packets(ASKED_OF_PACKETS),
         parts.args,
         identities,
         aligned,

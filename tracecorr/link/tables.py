@@ -44,7 +44,7 @@ from tracecorr.model.kinds import Flag
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
 # What is asked of packets.
-_PACKET_COLUMNS = (*PACKET_COLUMNS, *queue_lives.PACKET_IDS)
+ASKED_OF_PACKETS = (*PACKET_COLUMNS, *queue_lives.PACKET_IDS)
 
 
 def link_tables(
@@ -63,7 +63,7 @@ def link_tables(
 
     Args:
         placed: rows of all sources in time order, with `event`, `ts_ns`, ..., `process`, `thread`.
-        packets, part_args: the other parts.
+        packets, part_args: the other parts; of packets `ASKED_OF_PACKETS`.
         identities: threads and processes.
         trace_aligned: whether the trace's clock is known; without it no link uses time across sources.
         hqd: rows of the dumps.
@@ -73,7 +73,7 @@ def link_tables(
         unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
     """
     # Rows and packets are large: nobody holds a column longer than it is asked for.
-    packets, held = packets.select(_PACKET_COLUMNS), [_name_processes(placed, identities)]
+    held = [_name_processes(placed, identities)]
     del placed
     events, lacking = _nest_events(held.pop(), unproven, damaged)
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)

@@ -41,6 +41,7 @@ from tracecorr.native.links import (
     find_parents,
     find_previous,
     find_roots,
+    gather_marks,
     mark_known,
     span_batches,
 )
@@ -76,7 +77,7 @@ __all__ = [
     "Records", "Scanned", "ShapesOf", "Survey", "Texts", "Told", "Tracks", "address", "bracket_rows", "code_spans",
     "count_gaps", "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers",
     "find_beside", "find_breaks", "find_lines", "find_near", "find_pairs", "find_parents", "find_previous",
-    "find_roots", "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure", "gather", "gather_texts",
-    "hash_spans", "keep_rows", "list_numbers", "mark_known", "match_lines", "number_codes", "number_values",
-    "place_values", "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
+    "find_roots", "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure", "gather", "gather_marks",
+    "gather_texts", "hash_spans", "keep_rows", "list_numbers", "mark_known", "match_lines", "number_codes",
+    "number_values", "place_values", "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
 ]  # fmt: skip

@@ -68,6 +68,7 @@ _ARGUMENTS = {
     "find_breaks": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 2, *[_INT] * 2, *[_POINTER] * 2),
     "find_previous": (_INT, _POINTER, ctypes.c_int, _INT, *[_POINTER] * 2),
     "find_beside": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 2, *[_INT] * 2, *[_POINTER] * 5),
+    "gather_marks": (_INT, *[_POINTER] * 2, *[_INT] * 2, *[_POINTER] * 2),
     "mark_known": (_INT, *[_POINTER] * 2, *[_INT] * 2, *[_POINTER] * 2),
     "find_starts": (*_RAW, _INT, _POINTER, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
 }  # fmt: skip

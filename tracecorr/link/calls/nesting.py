@@ -49,7 +49,7 @@ def find_parents(
     if not is_open.any():
         return joined
     parent = joined["parent"]
-    rows = pl.Series(native.mark_known(np.flatnonzero(is_open), parent.to_arrow())).arg_true()
+    rows = pl.Series(native.gather_marks(is_open, parent.to_arrow())).arg_true()
     if rows.is_empty():
         return joined
     is_empty = list_empty_calls(joined, calls, losses, halves, parent.gather(rows).unique().sort().to_numpy())
