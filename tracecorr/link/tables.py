@@ -10,13 +10,24 @@ import polars as pl
 
 from tracecorr import native
 from tracecorr.align.joins import select_rows, sort_rows
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, select_marked, span_groups
-from tracecorr.align.steps import UNTIMED
+from tracecorr.align.rows import IS_PACKET, Places, span_groups
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
 from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.calls.twins import list_twin_args, nest_calls
 from tracecorr.link.edges import list_links
+from tracecorr.link.event_keys import (
+    adopt_syscalls,
+    attach_gpus,
+    attach_keys,
+    chain_doorbells,
+    describe_gpu_times,
+    finish_events,
+    forget_kernels,
+    forget_rings,
+    name_commands,
+    spread_queues,
+)
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.losses import command_ends, disorder, log_losses
 from tracecorr.link.losses.call_evidence import limit_by_loss
@@ -38,8 +49,6 @@ from tracecorr.link.threads.thread_creation import find_creators
 from tracecorr.link.threads.thread_evidence import limit_by_pid, limit_by_thread
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
-from tracecorr.model.arrow import take_column
-from tracecorr.model.kinds import Flag
 
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
@@ -82,7 +91,7 @@ def link_tables(
     short = add_unproven(losses, lacking.late["file"].to_list())
     events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, unseen, hqd, known_gpus)
     named = [assign_gpus(args, driver.devices, owners.gpus), find_gpus_of_sights(events, owners.hqd)]
-    events = _attach_gpus(events, owners.queues, pl.concat(named))
+    events = attach_gpus(events, owners.queues, pl.concat(named))
     packets = packets.drop(queue_lives.PACKET_IDS)
     jobs = build_drm_jobs(events, args, unseen)
     sources = _sources(events, trace_aligned)
@@ -90,20 +99,21 @@ def link_tables(
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, owners.queues, owners.kernels)
     launches = explain_stores(rocprof.fill_gpu_times(found.table, timed), owners.queues)
-    events = forget_indexes(_forget_kernels(_name_commands(events, found.commands), found.unnamed), found.miscounted)
-    events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
+    events = forget_indexes(forget_kernels(name_commands(events, found.commands), found.unnamed), found.miscounted)
+    events = describe_gpu_times(chain_doorbells(events, launches), found.gpu)
     edges = (
         link_hqds(events, owners.hqd, owners.queues), kfd_calls.link_doorbell_mappings(events, args, driver.mappings),
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip
-    links = list_links(events, launches, owners.queues, driver.inside, *edges)
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, owners.streams)
     queue_table = _count_packets(owners.queues, launches, events)
     spans = _span_lives(events)
+    # The largest table but for the events comes last.
+    links = list_links(events, launches, owners.queues, driver.inside, *edges)
     lost = log_losses.list_log_losses(lacking.torn, launches, lacking.silent)
     return {
-        "events": _finish_events(_forget_counts(events)),
+        "events": finish_events(events),
         "launches": launches,
         "queues": queue_table.join(asked, on="queue", how="left", maintain_order="left"),
         "gpus": owners.gpus,
@@ -195,7 +205,7 @@ def _link_driver_calls(
     mappings = kfd_calls.list_mappings(events, devices)
     inside = limit_by_thread(nesting.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
     args = _add_driver_args(args, events, devices, mappings)
-    return _adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
+    return adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
 
 
 @dataclass
@@ -224,7 +234,7 @@ def _find_owners(
     events = streams.name_null_stream(events)
     stream_table = streams.build_streams(events, args)
     addressed = queue_addresses.find_lines(events, args)
-    events = _forget_rings(events, addressed)
+    events = forget_rings(events, addressed)
     rings = created_rings.find_rings(events, args, stream_table, losses, unseen, trace_aligned)
     queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, unseen, rings)
     queue_table = _limit_creations(queue_table, events, identities)
@@ -235,8 +245,8 @@ def _find_owners(
     lines = queue_table.select("queue", line="created_line_event").drop_nulls()
     of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
     keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
-    events = _attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
-    events = _spread_queues(events, queue_creation.find_queues_of_calls(queue_table, events, args))
+    events = attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
+    events = spread_queues(events, queue_creation.find_queues_of_calls(queue_table, events, args))
     return events, _Owners(stream_table, queue_table, gpu_table, kernel_table, hqd)
 
 
@@ -253,14 +263,6 @@ def _tell_driver_facts(
     """Return the GPUs with their schedulers, and the queues with what the driver says of them."""
     queue_table = queue_creation.add_driver_facts(queue_table, events, args)
     return _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events)), queue_table
-
-
-def _forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame:
-    """Take the ring from packets where it is the address of their queue."""
-    if addressed.is_empty():
-        return events
-    joined = attach_columns(events, addressed.select("event", named="line"))
-    return joined.with_columns(ring=pl.when(pl.col("named").is_null()).then("ring")).drop("named")
 
 
 def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -298,113 +300,10 @@ def _sources(events: pl.DataFrame, trace_aligned: bool) -> set[str]:
     return named | ({"doorbell"} if (events["layer"] == "doorbell").any() else set())
 
 
-def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
-    """Make HIP calls the parents of the outermost rows that happened inside them, and find all chains."""
-    joined = fill_columns(events, inside.select("event", parent="call"))
-    is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
-    # A chain is named by its root HIP call; a tree without one (a bare syscall) is no chain.
-    chain = take_column(native.find_roots(joined["parent"].to_arrow(), is_hip))
-    return joined.with_columns(chain.alias("chain"))
-
-
-def _attach_keys(
-    events: pl.DataFrame, queue_table: pl.DataFrame, found: Sequence[pl.DataFrame], hqd: pl.DataFrame
-) -> pl.DataFrame:
-    of_queues, *others = found
-    # An ioctl or a queue line that made a queue belongs to it, though it names no ring.
-    made = pl.concat([
-        queue_table.select(event="create_ioctl_event", queue="queue"),
-        queue_table.select(event="created_line_event", queue="queue"),
-    ]).drop_nulls().unique("event", keep="first")  # fmt: skip
-    of_queues = select_marked(of_queues, pl.col("queue").is_not_null())
-    made = select_rows(made, of_queues["event"], chosen=False)
-    for keys in (pl.concat([of_queues, made]), *others):
-        events = attach_columns(events, keys)
-    seen = hqd.drop_nulls("queue").select("file", "offset", "queue").unique(["file", "offset"], keep="first")
-    if seen.is_empty():
-        return events
-    sights = events.select("file", "offset", "event").join(seen, on=["file", "offset"])
-    return fill_columns(events, sights.select("event", "queue"))
-
-
-def _spread_queues(events: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
-    """Give ioctls the queue that they name by id, and what ran inside an ioctl the queue of that ioctl."""
-    events = fill_columns(events, named)
-    columns = events.select("event", "layer", "queue", "enclosing_call")
-    owners = columns.filter((pl.col("layer") == "ioctl") & pl.col("queue").is_not_null())
-    if owners.is_empty():
-        return events
-    inside = columns.drop("queue").join(owners.select("queue", enclosing_call="event"), on="enclosing_call")
-    return fill_columns(events, inside.select("event", "queue"))
-
-
-def _attach_gpus(events: pl.DataFrame, queue_table: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
-    # Queues are numbered by their rows.
-    gpus = queue_table["gpu"]
-    known = gpus.null_count() < len(gpus)
-    owned = events.with_columns(gpus.gather(events["queue"]) if known else pl.lit(None, gpus.dtype).alias("gpu"))
-    return fill_columns(owned, named.rename({"named_gpu": "gpu"}))
-
-
 def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     joined = gpu_table.join(found.rename({"scheduler": "seen"}), on="gpu", how="left", maintain_order="left")
     scheduler = pl.coalesce(pl.col("scheduler").cast(pl.String), "seen").cast(schema.CAT)
     return joined.with_columns(scheduler=scheduler).drop("seen")
-
-
-def _name_commands(events: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
-    """Give packets the command that their launch has, where their row names another one or none."""
-    if commands.is_empty():
-        return events
-    return events.with_columns(events["command"].scatter(commands["event"], commands["command"]))
-
-
-def _forget_kernels(events: pl.DataFrame, unnamed: pl.Series) -> pl.DataFrame:
-    """Take the kernel from dispatches that may have that of another one."""
-    if unnamed.is_empty():
-        return events
-    joined = attach_columns(events, unnamed.to_frame("event").with_columns(is_unnamed=pl.lit(value=True)))
-    return joined.with_columns(kernel_id=pl.when(pl.col("is_unnamed").is_null()).then("kernel_id")).drop("is_unnamed")
-
-
-def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """Give each matched doorbell store the chain of its packet, with the packet as its parent."""
-    stores = launches.select("event", "call_event", "doorbell_event", "packet_index").drop_nulls("doorbell_event")
-    stores = stores.sort("packet_index", nulls_last=True)
-    stores = stores.unique("doorbell_event", keep="last", maintain_order=True)
-    owners = stores.select(event="doorbell_event", parent="event", chain="call_event")
-    return fill_columns(events, owners)
-
-
-def _describe_gpu_times(events: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
-    """Give each GPU time the queue, kernel and chain of its packet, with the packet as its parent."""
-    if gpu.is_empty():
-        return events
-    columns = ("name", "queue", "gpu", "kernel_id", "stream_id", "packet_index", "chain")
-    owners = events.select("event", *columns).join(gpu, on="event").rename({"event": "parent"})
-    owners = owners.rename({name: f"{name}_owner" for name in ("parent", *columns)})
-    joined = attach_columns(events, owners, "gpu_event")
-    is_gpu = pl.col("parent_owner").is_not_null()
-    return joined.with_columns(
-        pl.when(is_gpu).then(f"{name}_owner").otherwise(name).alias(name) for name in ("parent", *columns)
-    ).drop(f"{name}_owner" for name in ("parent", *columns))
-
-
-def _forget_counts(events: pl.DataFrame) -> pl.DataFrame:
-    """Take the durations from rows of a clock that counts cycles or events and was not mapped: they are no times."""
-    is_count = pl.any_horizontal(pl.col("clock") == name for name in UNTIMED)
-    timeless = (is_count & (pl.col("flags") & int(Flag.UNALIGNED) != 0)).fill_null(value=False)
-    if not events.select(timeless.any()).item():
-        return events
-    return events.with_columns(dur_ns=pl.when(~timeless).then("dur_ns"))
-
-
-def _finish_events(events: pl.DataFrame) -> pl.DataFrame:
-    shaped = events.with_columns(
-        evidence=pl.lit("recorded"), pid=pl.col("host_pid"), tid=pl.col("host_tid"), stream=pl.col("stream_id"),
-        kernel=pl.col("kernel_id"),
-    )  # fmt: skip
-    return shaped.select([name for name in schema.EVENTS.schema if name in shaped.columns])
 
 
 def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

@@ -79,5 +79,6 @@ __all__ = [
     "find_beside", "find_breaks", "find_lines", "find_near", "find_pairs", "find_parents", "find_previous",
     "find_roots", "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure", "gather", "gather_marks",
     "gather_texts", "hash_spans", "keep_rows", "list_numbers", "mark_known", "match_lines", "number_codes",
-    "number_values", "place_values", "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
+    "number_values", "place_values", "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups",
+    "spread_fields",
 ]  # fmt: skip
