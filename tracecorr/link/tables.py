@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr import native
 from tracecorr.align.joins import select_rows, sort_rows
-from tracecorr.align.rows import IS_PACKET, Places, span_groups
+from tracecorr.align.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
 from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
@@ -308,13 +308,9 @@ def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFram
 
 def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     kind = pl.col("kind")
-    counts = (
-        launches.select("queue", "kind")
-        .filter(kind != "copy")
-        .drop_nulls("queue")
-        .group_by("queue")
-        .agg(dispatches=(kind == "dispatch").sum(), barriers=(kind != "dispatch").sum())
-    )
+    placed = select_marked(launches.select("queue", "kind"), (kind != "copy") & pl.col("queue").is_not_null())
+    counts = count_groups(placed, ["queue"], kind == "dispatch")
+    counts = counts.select("queue", dispatches="marked", barriers=pl.col("total") - pl.col("marked"))
     doorbells = events.select("queue", "arg", "layer").filter(pl.col("layer") == "doorbell").drop_nulls("queue")
     signals = doorbells.group_by("queue").agg(doorbell_signal=pl.col("arg").first())
     joined = queue_table.drop("starts_ns")

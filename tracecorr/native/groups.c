@@ -91,8 +91,11 @@ void count_groups(i64 count, const void *group, int width, const u8 *marks, i64 
 void span_groups(i64 count, const void *group, int width, const i64 *low, const i64 *high, i64 *lowest, i64 *highest) {
     for (i64 row = 0; row < count; row++) {
         i64 number = group_of(group, width, row);
-        lowest[number] = low[row] < lowest[number] ? low[row] : lowest[number];
-        highest[number] = high[row] > highest[number] ? high[row] : highest[number];
+        /* What is written each time would have to be waited for each time. */
+        if (low[row] < lowest[number])
+            lowest[number] = low[row];
+        if (high[row] > highest[number])
+            highest[number] = high[row];
     }
 }
 
