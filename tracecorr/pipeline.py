@@ -13,7 +13,7 @@ from tracecorr.align.build import fit_clocks
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
-from tracecorr.align.rows import number_groups, select_source
+from tracecorr.align.rows import number_rows, select_source
 from tracecorr.align.steps import find_steps, widen_reads
 from tracecorr.link.losses.trace_losses import list_trace_losses
 from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
@@ -23,7 +23,7 @@ from tracecorr.link.packets.signals import add_gpu_times
 from tracecorr.link.packets.stored_indexes import check_indexes
 from tracecorr.link.queues.queue_addresses import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
-from tracecorr.link.tables import link_tables
+from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
 from tracecorr.link.threads.identities import attach_identities
 from tracecorr.link.threads.lives import ToLog, number_lives
 from tracecorr.link.threads.programs import add_programs
@@ -187,7 +187,7 @@ def _build_tables(
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(
         held.pop(),
-        parts.read_packets(),
+        parts.read_packets(ASKED_OF_PACKETS),
         parts.args,
         identities,
         aligned,
@@ -291,7 +291,8 @@ def _samples(capture: Capture) -> dict[str, Any]:
 
 
 def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
-    codes, clocks = number_groups(records, ["source", "clock"])
+    codes, at = number_rows(records, ["source", "clock"])
+    clocks = records.select("source", "clock")[at]
     times = records.select("stamp_ns", "end_stamp_ns")
     rows = []
     for code, source, clock in clocks.with_row_index("code").sort("source", "clock").iter_rows():

@@ -39,6 +39,9 @@ def test_the_nearest_row_of_a_key_is_found(
         check_sortedness=False,
     )  # fmt: skip
     assert_frame_equal(found, expected)
+    # Rows that are out of order find the same ones.
+    turned = join_nearest(left.reverse(), right, by, "at", on, forward=forward, exact=exact)
+    assert_frame_equal(turned, expected.reverse())
 
 
 def test_rows_without_a_number_are_near_to_none() -> None:

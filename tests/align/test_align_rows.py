@@ -20,6 +20,7 @@ from tracecorr.align.rows import (
     list_groups,
     number_groups,
     order_by_group,
+    select_groups,
     span_groups,
 )
 from tracecorr.model.schema import CAT
@@ -60,6 +61,10 @@ def test_groups_are_counted_and_put_in_order_without_frames(rows: list[tuple[int
     assert_frame_equal(count_groups(frame, own), counted.drop("marked"))
     spans = groups.agg(first=pl.col("n").min(), last=pl.col("n").max())
     assert_frame_equal(span_groups(frame, own, "n", "n"), spans)
+    asked = frame.select(own).slice(1, 2)
+    for how, chosen in (("semi", True), ("anti", False)):
+        joined = frame.join(asked, on=own, how=how, maintain_order="left")
+        assert_frame_equal(select_groups(frame, own, asked, chosen=chosen), joined)
     order, codes, _ = order_by_group(frame, own)
     assert order.tolist() == groups.agg("n").explode("n")["n"].to_list()
     assert codes.tolist() == sorted(number_groups(frame, own)[0].tolist())

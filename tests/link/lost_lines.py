@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 
 from tracecorr.link.calls.nesting import find_parents
-from tracecorr.link.losses.command_ends import list_command_ends
+from tracecorr.link.losses.command_ends import CommandLines, list_command_ends
 from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
 from tracecorr.model.kinds import BEGINNINGS, Flag
@@ -60,7 +61,10 @@ def begun(events: pl.DataFrame) -> pl.DataFrame:
 def losses_of(events: pl.DataFrame) -> pl.DataFrame:
     """Return the files that lost lines, of logs that have the beginnings of their processes."""
     events = begun(events)
-    return find_losses(events, list_half_calls(events), list_command_ends(events))
+    calls = HipCalls.of(events)
+    return find_losses(
+        events, calls, list_half_calls(events, calls), CommandLines.of(events), list_command_ends(events)
+    )
 
 
 def gaps_of(events: pl.DataFrame) -> pl.DataFrame:
@@ -71,20 +75,23 @@ def gaps_of(events: pl.DataFrame) -> pl.DataFrame:
 
 def with_parents(events: pl.DataFrame) -> pl.DataFrame:
     """Return the events with the rows that enclose them."""
-    known = losses_of(events), list_half_calls(events), gaps_of(events), list_command_ends(events)
-    return find_parents(events, *known)
+    calls = HipCalls.of(events)
+    known = losses_of(events), list_half_calls(events, calls), gaps_of(events), list_command_ends(events)
+    return find_parents(events, calls, *known)
 
 
 def with_false_calls_open(events: pl.DataFrame, losses: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the events in which calls that are likely two have no end; `losses` if not its own."""
     losses, rows = losses_of(events) if losses is None else losses, events.height
     events = begun(events)
-    known = list_half_calls(events), gaps_of(events), list_command_ends(events)
-    return open_false_calls(events, losses, *known).head(rows)
+    calls = HipCalls.of(events)
+    known = list_half_calls(events, calls), gaps_of(events), list_command_ends(events)
+    return open_false_calls(events, calls, losses, *known).head(rows)
 
 
 def empty_calls(events: pl.DataFrame) -> list[bool]:
     """Return which rows are open calls that enclose nothing."""
-    known = losses_of(events), list_half_calls(events)
+    calls = HipCalls.of(events)
+    known = calls, losses_of(events), list_half_calls(events, calls)
     found: list[bool] = list_empty_calls(events, *known, np.arange(events.height)).tolist()
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.losses.command_ends import list_command_ends, list_headless, list_unended
+from tracecorr.link.losses.command_ends import CommandLines, list_command_ends, list_headless, list_unended
 from tracecorr.model.kinds import BEGINNINGS
 from tracecorr.model.schema import CAT
 
@@ -29,6 +29,10 @@ def events_of(lines: list[Line], *, begun: bool = True) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides=types).with_columns(
         thread=pl.lit(0, pl.UInt32), stream=pl.lit(None, pl.UInt64)
     )
+
+
+def lines_of(lines: list[Line]) -> CommandLines:
+    return CommandLines.of(events_of(lines))
 
 
 def alone(lines: list[Line]) -> list[bool]:
@@ -69,10 +73,10 @@ def test_where_most_ends_are_alone_the_log_does_not_show_what_enqueues(whole: in
 
 def test_each_command_is_followed_by_its_own_end() -> None:
     crossed: list[Line] = [("KernelExecution", 7), ("KernelExecution", 8), ("complete", 7), ("complete", 8)]
-    assert list_unended(events_of(crossed * 2)).is_empty()
+    assert list_unended(lines_of(crossed * 2)).is_empty()
     # What uses the pointer next tells that an end lacks; the last one may still come.
     lacking: list[Line] = [("KernelExecution", 7), ("KernelExecution", 7), ("complete", 7)]
-    assert list_unended(events_of([*crossed * 20, *lacking]))["file"].to_list() == [0]
-    assert list_unended(events_of([*crossed * 20, ("KernelExecution", 7)])).is_empty()
+    assert list_unended(lines_of([*crossed * 20, *lacking]))["file"].to_list() == [0]
+    assert list_unended(lines_of([*crossed * 20, ("KernelExecution", 7)])).is_empty()
     # Of a kind that shows hardly any end the level does not print them.
-    assert list_unended(events_of([("KernelExecution", 7)] * 20)).is_empty()
+    assert list_unended(lines_of([("KernelExecution", 7)] * 20)).is_empty()

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 from index_logs import RING, counted, line, made, packet, records
 
-from tracecorr.link.losses.command_ends import list_command_ends, list_headless
+from tracecorr.link.losses.command_ends import CommandLines, list_command_ends, list_headless
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files, list_late_logs
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.packets.packet_index import complete_indexes
@@ -33,6 +34,10 @@ def ends_of(*rows: dict[str, Any]) -> pl.DataFrame:
     return list_command_ends(records(*rows))
 
 
+def halves_of(events: pl.DataFrame) -> pl.DataFrame:
+    return list_half_calls(events, HipCalls.of(events))
+
+
 def before(*rows: dict[str, Any]) -> list[bool]:
     """Tell of each end whether its command was enqueued before the log begins."""
     return ends_of(*rows)["before"].to_list()
@@ -42,7 +47,9 @@ def test_ends_of_commands_from_before_the_first_line_are_no_loss() -> None:
     rows = [end(1), enqueue(2, 7), end(3, 1), end(2), end(4, 1), enqueue(5, 8), end(5)]
     assert before(*rows) == [True, True, False, True, False]
     assert list_headless(ends_of(*rows)).is_empty()
-    assert find_losses(records(*rows), list_half_calls(records(*rows)), ends_of(*rows)).is_empty()
+    events = records(*rows)
+    lines = CommandLines.of(events)
+    assert find_losses(events, HipCalls.of(events), halves_of(events), lines, ends_of(*rows)).is_empty()
     # In a file that lost lines by other signs none is sure.
     lossy = pl.DataFrame({"file": [0], "lost": [0.1]})
     assert list_headless(ends_of(*rows, *[enqueue(9), end(9)] * 9), lossy).height == 3
@@ -105,17 +112,18 @@ def test_a_log_that_lacks_its_first_lines_and_shows_what_began_before_begins_lat
 ) -> None:
     events = records(*rows)
     assert len(list_late_logs(events)) == late
-    found = list_late_files(events.with_columns(ts_ns=pl.col("stamp_ns") + 7), list_command_ends(events))
+    placed = events.with_columns(ts_ns=pl.col("stamp_ns") + 7)
+    found = list_late_files(placed, HipCalls.of(events), list_command_ends(events))
     assert found.rows() == ([(0, 7)] if late else [])
     assert list_head_losses(found).select("from_ns", "to_ns", "count").rows() == ([(None, 7, None)] if late else [])
 
 
 def test_of_two_calls_that_the_head_entered_both_exits_are_no_loss() -> None:
     rows = records(line(), _EXIT, _EXIT, {**_CALL, "end_offset": 35})
-    assert list_half_calls(rows).is_empty()
+    assert halves_of(rows).is_empty()
     # Of a log with its beginning the first exit alone may be one that no line enters.
-    assert list_half_calls(records(_BEGIN, line(), _EXIT, _EXIT, _CALL)).height == 1
-    assert list_half_calls(records(line(), _CALL, _EXIT, _CALL)).height == 1
+    assert halves_of(records(_BEGIN, line(), _EXIT, _EXIT, _CALL)).height == 1
+    assert halves_of(records(line(), _CALL, _EXIT, _CALL)).height == 1
 
 
 def test_packets_of_a_ring_that_may_have_been_made_before_the_first_line_are_not_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.log_losses import list_log_losses, list_torn_calls, list_untold_losses
 from tracecorr.model.schema import CAT
 
@@ -47,6 +48,11 @@ def test_spans_without_lines_are_told_with_what_lacks_at_least(
     assert lost(packets, torn) == expected
 
 
+def torn(events: pl.DataFrame, halves: pl.DataFrame) -> list[Span]:
+    found: list[Span] = list_torn_calls(events, HipCalls.of(events), halves).rows()
+    return found
+
+
 @pytest.mark.parametrize(
     ("half", "is_exit", "expected"), [
         (4, True, (100, 400, 1)), (4, False, (400, 700, 1)),
@@ -63,15 +69,16 @@ def test_the_other_line_of_half_a_call_lacks_between_it_and_the_next_call_of_its
     events = pl.DataFrame(
         {"event": range(8), "offset": [0, 10, 50, 30, 40, 20, 70, 60], "ts_ns": [0, 100, 200, 300, 400, 500, 700, 600],
          "layer": ["hip", "hip", "hip", "command", "hip", "hip", "hip", "command"],
-         "thread": [None, 0, 1, 0, 0, 1, 0, 0], "file": [0] * 8},
-        schema_overrides={"layer": CAT, "file": pl.UInt16, "thread": pl.UInt32},
+         "thread": [None, 0, 1, 0, 0, 1, 0, 0], "file": [0] * 8, "end_offset": None, "flags": 0, "name": "hipFree",
+         "source": "amd_log"},
+        schema_overrides={"layer": CAT, "file": pl.UInt16, "thread": pl.UInt32, "end_offset": pl.Int64},
     )  # fmt: skip
     halves = events[[half]].select("file", "offset", "thread", row="event", name=pl.lit("hipFree"), is_exit=is_exit)
-    assert list_torn_calls(events, halves).rows() == [expected]
+    assert torn(events, halves) == [expected]
     # Another log's calls are not beside it, wherever they stand in their file.
     other = events.with_columns(file=pl.lit(1, pl.UInt16), event=pl.col("event") + 8, offset=pl.col("offset") + 5)
     both = pl.concat([halves, halves.with_columns(file=pl.lit(1, pl.UInt16), row=pl.col("row") + 8)])
-    assert list_torn_calls(pl.concat([events, other]), both).rows() == [expected, expected]
+    assert torn(pl.concat([events, other]), both) == [expected, expected]
 
 
 @pytest.mark.parametrize(

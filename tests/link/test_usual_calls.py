@@ -5,16 +5,23 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.losses.usual_calls import count_held, list_disordered, list_overfull, list_rare, list_underfull
+from tracecorr.link.losses.usual_calls import (
+    count_held,
+    list_disordered,
+    list_overfull,
+    list_rare,
+    list_underfull,
+    number_kinds,
+)
 from tracecorr.model.schema import CAT
 
 _KINDS = {"e": ("command", "enqueued"), "b": ("aql", "barrier"), "w": ("signal", "wait"), "c": ("command", "complete")}
 
 
-def _inner(rows: list[tuple[int, str]]) -> pl.DataFrame:
+def _inside(calls: pl.DataFrame, rows: list[tuple[int, str]]) -> pl.DataFrame:
     """Return rows in calls: number of the call, kind."""
     made = [{"parent": 10 * n, "layer": _KINDS[kind][0], "child": _KINDS[kind][1]} for n, kind in rows]
-    return pl.DataFrame(made, schema_overrides={"layer": CAT, "child": CAT})
+    return number_kinds(calls, pl.DataFrame(made, schema_overrides={"layer": CAT, "child": CAT}))
 
 
 def _calls(names: list[str], lost: float) -> pl.DataFrame:
@@ -24,8 +31,9 @@ def _calls(names: list[str], lost: float) -> pl.DataFrame:
 
 def _disordered(held: list[str]) -> list[int]:
     """Return which calls are told by their order, of calls that each hold rows of some kinds."""
-    inner = _inner([(call, kind) for call, kinds in enumerate(held) for kind in kinds])
-    found = list_disordered(_calls(["hipStreamSynchronize"] * len(held), 0.2), inner)
+    calls = _calls(["hipStreamSynchronize"] * len(held), 0.2)
+    inside = _inside(calls, [(call, kind) for call, kinds in enumerate(held) for kind in kinds])
+    found = list_disordered(calls, inside)
     return sorted(event // 10 for event in found["event"])
 
 
@@ -44,8 +52,8 @@ def test_where_calls_hold_their_rows_in_either_order_neither_is_odd() -> None:
 
 def test_the_orders_of_calls_of_another_name_tell_nothing() -> None:
     calls = _calls(["hipMemcpy"] * 6 + ["hipFree"], 0.2)
-    inner = _inner([(n, kind) for n in range(7) for kind in ("eb" if n < 6 else "be")])
-    assert list_disordered(calls, inner).is_empty()
+    inside = _inside(calls, [(n, kind) for n in range(7) for kind in ("eb" if n < 6 else "be")])
+    assert list_disordered(calls, inside).is_empty()
 
 
 def test_of_a_function_of_few_calls_none_is_known_to_be_usual_where_many_lines_lack() -> None:
@@ -57,7 +65,7 @@ def test_of_a_function_of_few_calls_none_is_known_to_be_usual_where_many_lines_l
 def _odd(held: list[str], lost: float) -> tuple[list[int], list[int]]:
     """Return which calls hold more than is usual, and which lack what is."""
     calls = _calls(["hipModuleLaunchKernel"] * len(held), lost)
-    rows = count_held(calls, _inner([(call, kind) for call, kinds in enumerate(held) for kind in kinds]))
+    rows = count_held(_inside(calls, [(call, kind) for call, kinds in enumerate(held) for kind in kinds]))
     found = list_overfull(calls, rows), list_underfull(calls, rows)
     full, lacking = (sorted(event // 10 for event in frame["event"]) for frame in found)
     return full, lacking

@@ -93,6 +93,42 @@ def test_keys_are_found_where_bisection_finds_them(keys: list[int], wanted: list
     ]
 
 
+_SIDE = st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 9), st.booleans()), max_size=20)
+
+
+@given(_SIDE, _SIDE, st.sampled_from([np.uint8, np.uint16, np.uint32]), st.booleans(), st.booleans())
+def test_the_nearest_row_of_its_group_is_found(
+    rows: list[tuple[int, int, bool]], asked: list[tuple[int, int, bool]], kind: type, forward: bool, exact: bool
+) -> None:
+    rows.sort(key=lambda row: row[1])
+    columns = [
+        [np.array([row[i] for row in side], kind if i == 0 else int) for i in range(2)] for side in (asked, rows)
+    ]
+    (own, wanted), (group, keys) = columns
+    marks = np.array([row[2] for row in asked], bool)
+    found = native.find_near(own, wanted, marks, group, keys, 3, forward=forward, exact=exact)
+    expected = []
+    for one, key, is_asked in asked:
+        near = [n for n, (other, at, _) in enumerate(rows) if other == one and (at - key) * (1 if forward else -1) >= 0]
+        near = [n for n in near if is_asked and (exact or rows[n][1] != key)]
+        expected.append((near[0] if forward else near[-1]) if near else None)
+    assert found.to_pylist() == expected
+
+
+@given(st.data(), st.sampled_from([pa.uint8(), pa.uint16(), pa.int32(), pa.int64()]), st.integers(0, 2))
+def test_values_are_placed_in_their_rows(data: st.DataObject, kind: pa.DataType, skipped: int) -> None:
+    rows = data.draw(st.lists(st.integers(0, 30), unique=True))
+    values = data.draw(st.lists(st.none() | st.integers(0, 99), min_size=len(rows), max_size=len(rows)))
+    found = native.place_values(pa.array([0] * 31, kind), np.array(rows, np.uint32), _column(values, kind, skipped))
+    assert found.type == kind
+    assert found.to_pylist() == [dict(zip(rows, values, strict=True)).get(row) for row in range(31)]
+
+
+def test_a_row_behind_the_end_of_a_column_takes_no_value() -> None:
+    with pytest.raises(IndexError, match="2 rows has no row 2"):
+        native.place_values(pa.array([0, 0]), np.array([0, 2], np.uint32), pa.array([7, 8]))
+
+
 @given(_KEYS, _KEYS)
 def test_the_first_row_of_a_key_is_found(keys: list[int], wanted: list[int]) -> None:
     keys.sort()

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import number_rows
-from tracecorr.native import search_near
+from tracecorr.model.arrow import take_column
+from tracecorr.native import find_near
 
 
 def sort_rows(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
@@ -36,32 +37,21 @@ def join_nearest(
         exact: whether a row of `right` with the same number is one of these.
     """
     right = right.drop_nulls(right_on)
-    if right.is_empty():
-        # One row that nothing is near to.
-        right = right.clear(1)
-    keys = pl.concat([right.select(by), left.select(by)])
-    (codes, first), count = number_rows(keys, by), right.height
-    codes = codes.astype(np.min_scalar_type(len(first)), copy=False)
-    own, other = codes[count:], codes[:count]
-    numbers = left[left_on].fill_null(0).to_numpy()
-    at = np.searchsorted(right[right_on].to_numpy(), numbers, side="left" if forward == exact else "right")
-    # The rows of `right` key by key, and where each of `left` would stand among them.
-    order, asked = np.argsort(other, kind="stable"), np.argsort(own, kind="stable")
-    width = count + 1
-    stood = other[order].astype(np.int64) * width + order
-    stands = search_near(stood, own[asked].astype(np.int64) * width + at[asked]) - (not forward)
-    near = np.clip(stands, 0, count - 1)
-    hit = (stands == near) & (other[order[near]] == own[asked])
-    hit &= left.select(pl.all_horizontal(pl.col(*by, left_on).is_not_null())).to_series().to_numpy()[asked]
-    places, met = (pl.Series(side[hit].astype(np.uint32)) for side in (asked, order[near]))
-    rows = pl.repeat(None, left.height, dtype=pl.UInt32, eager=True).scatter(places, met)
     more = right.drop(*by, *([right_on] if left_on == right_on else []))
-    found = more.select(pl.all().gather(rows))
-    return left.with_columns(column.alias(_free_name(column.name, left)) for column in found.iter_columns())
+    if right.is_empty():
+        return _add_columns(left, more.clear(left.height))
+    (codes, first), count = number_rows(pl.concat([right.select(by), left.select(by)]), by), right.height
+    asked = left.select(pl.all_horizontal(pl.col(*by, left_on).is_not_null())).to_series().to_numpy()
+    near = find_near(
+        codes[count:], left[left_on].fill_null(0).to_numpy(), asked, codes[:count], right[right_on].to_numpy(),
+        len(first), forward=forward, exact=exact,
+    )  # fmt: skip
+    return _add_columns(left, more.select(pl.all().gather(take_column(near))))
 
 
-def _free_name(name: str, frame: pl.DataFrame) -> str:
-    return f"{name}_right" if name in frame.columns else name
+def _add_columns(left: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    names = ((name, f"{name}_right" if name in left.columns else name) for name in found.columns)
+    return left.with_columns(found[name].alias(free) for name, free in names)
 
 
 def select_rows(frame: pl.DataFrame, events: pl.Series, key: str = "event", *, chosen: bool = True) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import polars as pl
 from tracecorr import native
 from tracecorr.align.bounds import Ints
 from tracecorr.align.clock_map import ClockMap
-from tracecorr.align.rows import list_constants, number_groups
+from tracecorr.align.rows import Codes, list_constants, number_rows
 from tracecorr.model.kinds import Flag
 
 _U32_MAX = 2**32 - 1
@@ -26,7 +26,8 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
         maps: a clock map for every `source:clock` of the records.
     """
     times = records.select(_TIMES)
-    codes, clocks = number_groups(records, ["source", "clock"])
+    codes, first = number_rows(records, ["source", "clock"])
+    clocks = records.select("source", "clock")[first]
     # A capture without any file names no clock, but its rows have the same columns.
     keys = [f"{source}:{clock or 'unknown'}" for source, clock in clocks.cast(pl.String).iter_rows()]
     fitting = [maps[key] for key in keys] or [ClockMap("same_clock")]
@@ -40,7 +41,7 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
     return ordered.select(pl.all().exclude("ts_ns"), ts_ns=time, event=pl.int_range(pl.len()))
 
 
-def _place_each(times: pl.DataFrame, codes: Ints, maps: list[ClockMap]) -> pl.DataFrame:
+def _place_each(times: pl.DataFrame, codes: Codes, maps: list[ClockMap]) -> pl.DataFrame:
     """Place rows of several clocks; row i is on clock `maps[codes[i]]`."""
     rows = [np.flatnonzero(codes == code) for code in range(len(maps))]
     placed = pl.concat(_place(times[own], clock) for own, clock in zip(rows, maps, strict=True))

@@ -37,8 +37,16 @@ def attach_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event")
     if found.is_empty():
         return frame.with_columns(pl.lit(None, found.schema[name]).alias(name) for name in names)
     at = found[key].cast(pl.UInt32)
-    empty = {name: pl.repeat(None, frame.height, dtype=found.schema[name], eager=True) for name in names}
-    return frame.with_columns(empty.pop(name).scatter(at, found[name]).alias(name) for name in names)
+    return frame.with_columns(_place(found[name], at, frame.height) for name in names)
+
+
+def _place(values: pl.Series, at: pl.Series, height: int) -> pl.Series:
+    """Return a column with some values in their rows, and null in all others."""
+    if not values.dtype.is_integer():
+        return pl.repeat(None, height, dtype=values.dtype, eager=True).scatter(at, values).alias(values.name)
+    # Memory of polars, which keeps what it frees.
+    zeros = pl.zeros(height, values.dtype, eager=True).to_arrow()
+    return take_column(native.place_values(zeros, at.to_numpy(), values.to_arrow())).alias(values.name)
 
 
 def fill_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:
@@ -162,6 +170,23 @@ def list_groups(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Return the groups that `number_groups` finds, in the order of their first rows."""
     _, first = number_rows(frame, keys)
     return frame.select(keys)[first]
+
+
+def select_groups(frame: pl.DataFrame, keys: list[str], wanted: pl.DataFrame, *, chosen: bool = True) -> pl.DataFrame:
+    """Return the rows of few groups that some other rows are of, too, or those that are of none of these.
+
+    Args:
+        frame, keys: as in `number_groups`; a row that has null among `keys` is of no group.
+        wanted: rows with the columns `keys`.
+        chosen: whether the rows that are of these groups are wanted.
+    """
+    if wanted.is_empty():
+        return frame.clear() if chosen else frame
+    codes, first = number_rows(frame, keys)
+    groups = frame.select(keys)[first].with_columns(number=pl.int_range(len(first)))
+    among = np.zeros(len(first), dtype=np.bool_)
+    among[groups.join(wanted, on=keys, how="semi")["number"].to_numpy()] = True
+    return frame.filter(pl.Series((among if chosen else ~among)[codes]))
 
 
 def order_by_group(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, Codes, pl.DataFrame]:

@@ -92,16 +92,16 @@ def _functions(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    times = events.select("ts_ns", "err_lo_ns", "err_hi_ns")
-    causes, effects = (times[edges[name].cast(pl.UInt32)] for name in ("from_event", "to_event"))
+    ends, at = (edges["from_event"].to_numpy(), edges["to_event"].to_numpy()), events["ts_ns"].to_numpy()
+    gap = at[ends[1]]
+    gap -= at[ends[0]]
+    widths = events.select("err_lo_ns", "err_hi_ns")
+    causes, effects = (widths[end.astype(np.uint32)] for end in ends)
     both = pl.concat([causes, effects.select(pl.all().name.suffix("_effect"))], how="horizontal")
-    errors = {name: pl.col(name).cast(pl.Int64) for name in both.columns if name.startswith("err_")}
+    errors = {name: pl.col(name).cast(pl.Int64) for name in both.columns}
     # By how much the true gap can be larger and smaller.
     larger = errors["err_lo_ns"] + errors["err_hi_ns_effect"]
     smaller = errors["err_hi_ns"] + errors["err_lo_ns_effect"]
     known = larger.is_not_null() & smaller.is_not_null()
-    gaps = both.select(
-        gap_ns=pl.col("ts_ns_effect") - pl.col("ts_ns"),
-        gap_err_ns=pl.when(known).then(pl.max_horizontal(larger, smaller)),
-    )
-    return pl.concat([edges, gaps], how="horizontal")
+    widest = both.select(gap_err_ns=pl.when(known).then(pl.max_horizontal(larger, smaller)))
+    return pl.concat([edges, pl.DataFrame({"gap_ns": gap}), widest], how="horizontal")

@@ -31,8 +31,9 @@ def attach_fields(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str], v
         keys: the names of the fields.
         value: what is taken of a field.
     """
+    asked = args if len(rows) else args.clear()
     for key in keys:
-        values = args.filter((pl.col("key") == key) & pl.col("event").is_in(rows["event"].implode()))
+        values = asked.filter((pl.col("key") == key) & pl.col("event").is_in(rows["event"].implode()))
         values = values.select("event", value.alias(key)).unique("event", keep="first")
         rows = rows.join(values, on="event", how="left", maintain_order="left")
     return rows

@@ -57,8 +57,10 @@ def match_packets(
     Returns: event, gpu_event, gpu_start_ns, gpu_end_ns (null where rocprof's clock is not known).
     """
     columns = ("event", "gpu_event", "gpu_start_ns", "gpu_end_ns")
+    if launches.is_empty() or not events.select((pl.col("source") == "rocprof").any()).item():
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
     timed = _timed(events, args)
-    if timed.is_empty() or launches.is_empty():
+    if timed.is_empty():
         return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
     pairs = pl.concat([_pair_kernels(timed, launches, queues, kernels), _pair_copies(timed, launches)])
     times = timed.select(gpu_event="event", gpu_start_ns="gpu_start_ns", gpu_end_ns="gpu_end_ns")

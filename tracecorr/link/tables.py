@@ -9,19 +9,31 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, select_marked, span_groups
-from tracecorr.align.steps import UNTIMED
+from tracecorr.align.joins import select_rows, sort_rows
+from tracecorr.align.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
 from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.calls.twins import list_twin_args, nest_calls
 from tracecorr.link.edges import list_links
+from tracecorr.link.event_keys import (
+    adopt_syscalls,
+    attach_gpus,
+    attach_keys,
+    chain_doorbells,
+    describe_gpu_times,
+    finish_events,
+    forget_kernels,
+    forget_rings,
+    name_commands,
+    spread_queues,
+)
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.losses import command_ends, disorder, log_losses
 from tracecorr.link.losses.call_evidence import limit_by_loss
 from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.false_syscalls import open_false_syscalls
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files
 from tracecorr.link.losses.lossy_files import add_few, add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
@@ -37,13 +49,11 @@ from tracecorr.link.threads.thread_creation import find_creators
 from tracecorr.link.threads.thread_evidence import limit_by_pid, limit_by_thread
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
-from tracecorr.model.arrow import take_column
-from tracecorr.model.kinds import Flag
 
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
 # What is asked of packets.
-_PACKET_COLUMNS = (*PACKET_COLUMNS, *queue_lives.PACKET_IDS)
+ASKED_OF_PACKETS = (*PACKET_COLUMNS, *queue_lives.PACKET_IDS)
 
 
 def link_tables(
@@ -62,7 +72,7 @@ def link_tables(
 
     Args:
         placed: rows of all sources in time order, with `event`, `ts_ns`, ..., `process`, `thread`.
-        packets, part_args: the other parts.
+        packets, part_args: the other parts; of packets `ASKED_OF_PACKETS`.
         identities: threads and processes.
         trace_aligned: whether the trace's clock is known; without it no link uses time across sources.
         hqd: rows of the dumps.
@@ -72,7 +82,7 @@ def link_tables(
         unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
     """
     # Rows and packets are large: nobody holds a column longer than it is asked for.
-    packets, held = packets.select(_PACKET_COLUMNS), [_name_processes(placed, identities)]
+    held = [_name_processes(placed, identities)]
     del placed
     events, lacking = _nest_events(held.pop(), unproven, damaged)
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
@@ -81,7 +91,7 @@ def link_tables(
     short = add_unproven(losses, lacking.late["file"].to_list())
     events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, unseen, hqd, known_gpus)
     named = [assign_gpus(args, driver.devices, owners.gpus), find_gpus_of_sights(events, owners.hqd)]
-    events = _attach_gpus(events, owners.queues, pl.concat(named))
+    events = attach_gpus(events, owners.queues, pl.concat(named))
     packets = packets.drop(queue_lives.PACKET_IDS)
     jobs = build_drm_jobs(events, args, unseen)
     sources = _sources(events, trace_aligned)
@@ -89,20 +99,21 @@ def link_tables(
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, owners.queues, owners.kernels)
     launches = explain_stores(rocprof.fill_gpu_times(found.table, timed), owners.queues)
-    events = forget_indexes(_forget_kernels(_name_commands(events, found.commands), found.unnamed), found.miscounted)
-    events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
+    events = forget_indexes(forget_kernels(name_commands(events, found.commands), found.unnamed), found.miscounted)
+    events = describe_gpu_times(chain_doorbells(events, launches), found.gpu)
     edges = (
         link_hqds(events, owners.hqd, owners.queues), kfd_calls.link_doorbell_mappings(events, args, driver.mappings),
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip
-    links = list_links(events, launches, owners.queues, driver.inside, *edges)
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, owners.streams)
     queue_table = _count_packets(owners.queues, launches, events)
     spans = _span_lives(events)
+    # The largest table but for the events comes last.
+    links = list_links(events, launches, owners.queues, driver.inside, *edges)
     lost = log_losses.list_log_losses(lacking.torn, launches, lacking.silent)
     return {
-        "events": _finish_events(_forget_counts(events)),
+        "events": finish_events(events),
         "launches": launches,
         "queues": queue_table.join(asked, on="queue", how="left", maintain_order="left"),
         "gpus": owners.gpus,
@@ -154,16 +165,20 @@ def _nest_events(events: pl.DataFrame, unproven: Sequence[int], damaged: pl.Data
     displaced = disorder.find_displaced(events)
     graphs = list_silent_graphs(events)
     gaps = drop_silent(list_packet_gaps(events), graphs)
-    halves = drop_early_returns(list_half_calls(events), events, gaps)
-    ends = command_ends.list_command_ends(events.select("event", *command_ends.COLUMNS))
-    losses = add_unproven(add_packet_gaps(find_losses(events, halves, ends), gaps), unproven)
+    calls = HipCalls.of(events)
+    halves = drop_early_returns(list_half_calls(events, calls), events, gaps)
+    lines = command_ends.CommandLines.of(events.select("event", *command_ends.COLUMNS))
+    ends = command_ends.list_command_ends(events, lines)
+    losses = add_unproven(add_packet_gaps(find_losses(events, calls, halves, lines, ends), gaps), unproven)
+    del lines  # large
     is_log = damaged["source"] == "amd_log"
     # What damage made of a record of the trace may look like a store that nobody made.
     unprinted = list_unprinted(events, graphs) if is_log.all() else events["file"].clear()
     losses = add_few(losses, pl.concat([damaged["file"].filter(is_log), list_unshown(events), unprinted]))
     losses = disorder.add_displaced(losses, displaced, events)
-    torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events, ends)
-    events = nesting.find_parents(events, losses, halves, gaps, ends)
+    torn, late = log_losses.list_torn_calls(events, calls, halves), list_late_files(events, calls, ends)
+    events = nesting.find_parents(events, calls, losses, halves, gaps, ends)
+    del calls  # large
     events = events.with_columns(outside=pl.col("parent_offset").is_null()).drop("parent_offset")
     events = nest_calls(disorder.part_displaced(events, displaced))
     return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late, ends["alone"].any())
@@ -190,7 +205,7 @@ def _link_driver_calls(
     mappings = kfd_calls.list_mappings(events, devices)
     inside = limit_by_thread(nesting.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
     args = _add_driver_args(args, events, devices, mappings)
-    return _adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
+    return adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
 
 
 @dataclass
@@ -219,7 +234,7 @@ def _find_owners(
     events = streams.name_null_stream(events)
     stream_table = streams.build_streams(events, args)
     addressed = queue_addresses.find_lines(events, args)
-    events = _forget_rings(events, addressed)
+    events = forget_rings(events, addressed)
     rings = created_rings.find_rings(events, args, stream_table, losses, unseen, trace_aligned)
     queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, unseen, rings)
     queue_table = _limit_creations(queue_table, events, identities)
@@ -230,8 +245,8 @@ def _find_owners(
     lines = queue_table.select("queue", line="created_line_event").drop_nulls()
     of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
     keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
-    events = _attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
-    events = _spread_queues(events, queue_creation.find_queues_of_calls(queue_table, events, args))
+    events = attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
+    events = spread_queues(events, queue_creation.find_queues_of_calls(queue_table, events, args))
     return events, _Owners(stream_table, queue_table, gpu_table, kernel_table, hqd)
 
 
@@ -250,14 +265,6 @@ def _tell_driver_facts(
     return _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events)), queue_table
 
 
-def _forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame:
-    """Take the ring from packets where it is the address of their queue."""
-    if addressed.is_empty():
-        return events
-    joined = attach_columns(events, addressed.select("event", named="line"))
-    return joined.with_columns(ring=pl.when(pl.col("named").is_null()).then("ring")).drop("named")
-
-
 def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
     is_line = (pl.col("layer") != "gpu") | (pl.col("source") == "rocprof")
@@ -267,8 +274,7 @@ def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     named = native.mark_known(offsets, events["offset"].to_arrow())
     lines = events.select("event", "file", "offset", "layer", "source").filter(pl.lit(pl.Series(named)) & is_line)
     found = lines["event"].gather(Places.of(lines).find(part_args))
-    args = part_args.select(found, "key", "u64", "text").drop_nulls("event")
-    return args.sort("event", maintain_order=True)
+    return sort_rows(part_args.select(found, "key", "u64", "text").drop_nulls("event"), "event")
 
 
 def _add_driver_args(
@@ -284,62 +290,14 @@ def _add_driver_args(
 
 def _add_args(args: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
     """Return args by event with the rows that a stage found out."""
-    rows = [frame.with_columns(pl.col("key").cast(schema.CAT)) for frame in more]
-    return pl.concat([args, *rows]).sort("event", maintain_order=True)
+    rows = [frame.with_columns(pl.col("key").cast(schema.CAT)) for frame in more if len(frame)]
+    return sort_rows(pl.concat([args, *rows]), "event") if rows else args
 
 
 def _sources(events: pl.DataFrame, trace_aligned: bool) -> set[str]:
-    named = set(events["source"].unique().cast(pl.String).to_list())
+    named = set(events.select(pl.col("source").unique().cast(pl.String)).to_series().to_list())
     named |= set() if trace_aligned else {"unaligned"}
     return named | ({"doorbell"} if (events["layer"] == "doorbell").any() else set())
-
-
-def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
-    """Make HIP calls the parents of the outermost rows that happened inside them, and find all chains."""
-    joined = fill_columns(events, inside.select("event", parent="call"))
-    is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
-    # A chain is named by its root HIP call; a tree without one (a bare syscall) is no chain.
-    chain = take_column(native.find_roots(joined["parent"].to_arrow(), is_hip))
-    return joined.with_columns(chain.alias("chain"))
-
-
-def _attach_keys(
-    events: pl.DataFrame, queue_table: pl.DataFrame, found: Sequence[pl.DataFrame], hqd: pl.DataFrame
-) -> pl.DataFrame:
-    of_queues, *others = found
-    # An ioctl or a queue line that made a queue belongs to it, though it names no ring.
-    made = pl.concat([
-        queue_table.select(event="create_ioctl_event", queue="queue"),
-        queue_table.select(event="created_line_event", queue="queue"),
-    ]).drop_nulls().unique("event", keep="first")  # fmt: skip
-    of_queues = select_marked(of_queues, pl.col("queue").is_not_null())
-    made = select_rows(made, of_queues["event"], chosen=False)
-    for keys in (pl.concat([of_queues, made]), *others):
-        events = attach_columns(events, keys)
-    seen = hqd.drop_nulls("queue").select("file", "offset", "queue").unique(["file", "offset"], keep="first")
-    if seen.is_empty():
-        return events
-    sights = events.select("file", "offset", "event").join(seen, on=["file", "offset"])
-    return fill_columns(events, sights.select("event", "queue"))
-
-
-def _spread_queues(events: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
-    """Give ioctls the queue that they name by id, and what ran inside an ioctl the queue of that ioctl."""
-    events = fill_columns(events, named)
-    columns = events.select("event", "layer", "queue", "enclosing_call")
-    owners = columns.filter((pl.col("layer") == "ioctl") & pl.col("queue").is_not_null())
-    if owners.is_empty():
-        return events
-    inside = columns.drop("queue").join(owners.select("queue", enclosing_call="event"), on="enclosing_call")
-    return fill_columns(events, inside.select("event", "queue"))
-
-
-def _attach_gpus(events: pl.DataFrame, queue_table: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
-    # Queues are numbered by their rows.
-    gpus = queue_table["gpu"]
-    known = gpus.null_count() < len(gpus)
-    owned = events.with_columns(gpus.gather(events["queue"]) if known else pl.lit(None, gpus.dtype).alias("gpu"))
-    return fill_columns(owned, named.rename({"named_gpu": "gpu"}))
 
 
 def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
@@ -348,70 +306,11 @@ def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFram
     return joined.with_columns(scheduler=scheduler).drop("seen")
 
 
-def _name_commands(events: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
-    """Give packets the command that their launch has, where their row names another one or none."""
-    if commands.is_empty():
-        return events
-    return events.with_columns(events["command"].scatter(commands["event"], commands["command"]))
-
-
-def _forget_kernels(events: pl.DataFrame, unnamed: pl.Series) -> pl.DataFrame:
-    """Take the kernel from dispatches that may have that of another one."""
-    if unnamed.is_empty():
-        return events
-    joined = attach_columns(events, unnamed.to_frame("event").with_columns(is_unnamed=pl.lit(value=True)))
-    return joined.with_columns(kernel_id=pl.when(pl.col("is_unnamed").is_null()).then("kernel_id")).drop("is_unnamed")
-
-
-def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """Give each matched doorbell store the chain of its packet, with the packet as its parent."""
-    stores = launches.select("event", "call_event", "doorbell_event", "packet_index").drop_nulls("doorbell_event")
-    stores = stores.sort("packet_index", nulls_last=True)
-    stores = stores.unique("doorbell_event", keep="last", maintain_order=True)
-    owners = stores.select(event="doorbell_event", parent="event", chain="call_event")
-    return fill_columns(events, owners)
-
-
-def _describe_gpu_times(events: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
-    """Give each GPU time the queue, kernel and chain of its packet, with the packet as its parent."""
-    if gpu.is_empty():
-        return events
-    columns = ("name", "queue", "gpu", "kernel_id", "stream_id", "packet_index", "chain")
-    owners = events.select("event", *columns).join(gpu, on="event").rename({"event": "parent"})
-    owners = owners.rename({name: f"{name}_owner" for name in ("parent", *columns)})
-    joined = attach_columns(events, owners, "gpu_event")
-    is_gpu = pl.col("parent_owner").is_not_null()
-    return joined.with_columns(
-        pl.when(is_gpu).then(f"{name}_owner").otherwise(name).alias(name) for name in ("parent", *columns)
-    ).drop(f"{name}_owner" for name in ("parent", *columns))
-
-
-def _forget_counts(events: pl.DataFrame) -> pl.DataFrame:
-    """Take the durations from rows of a clock that counts cycles or events and was not mapped: they are no times."""
-    is_count = pl.any_horizontal(pl.col("clock") == name for name in UNTIMED)
-    timeless = (is_count & (pl.col("flags") & int(Flag.UNALIGNED) != 0)).fill_null(value=False)
-    if not events.select(timeless.any()).item():
-        return events
-    return events.with_columns(dur_ns=pl.when(~timeless).then("dur_ns"))
-
-
-def _finish_events(events: pl.DataFrame) -> pl.DataFrame:
-    shaped = events.with_columns(
-        evidence=pl.lit("recorded"), pid=pl.col("host_pid"), tid=pl.col("host_tid"), stream=pl.col("stream_id"),
-        kernel=pl.col("kernel_id"),
-    )  # fmt: skip
-    return shaped.select([name for name in schema.EVENTS.schema if name in shaped.columns])
-
-
 def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     kind = pl.col("kind")
-    counts = (
-        launches.select("queue", "kind")
-        .filter(kind != "copy")
-        .drop_nulls("queue")
-        .group_by("queue")
-        .agg(dispatches=(kind == "dispatch").sum(), barriers=(kind != "dispatch").sum())
-    )
+    placed = select_marked(launches.select("queue", "kind"), (kind != "copy") & pl.col("queue").is_not_null())
+    counts = count_groups(placed, ["queue"], kind == "dispatch")
+    counts = counts.select("queue", dispatches="marked", barriers=pl.col("total") - pl.col("marked"))
     doorbells = events.select("queue", "arg", "layer").filter(pl.col("layer") == "doorbell").drop_nulls("queue")
     signals = doorbells.group_by("queue").agg(doorbell_signal=pl.col("arg").first())
     joined = queue_table.drop("starts_ns")

@@ -9,10 +9,12 @@ from tracecorr.native.arrays import address
 from tracecorr.native.codes import number_codes
 from tracecorr.native.groups import (
     count_groups,
+    find_near,
     find_rows,
     find_unordered,
     find_unsure,
     number_values,
+    place_values,
     search_near,
     span_groups,
 )
@@ -40,6 +42,7 @@ from tracecorr.native.links import (
     find_parents,
     find_previous,
     find_roots,
+    gather_marks,
     mark_known,
     span_batches,
 )
@@ -74,8 +77,9 @@ __all__ = [
     "NO_MOMENT", "UNSORTED", "CallRowsOf", "ClassesOf", "Described", "Drawn", "HashTable", "LayoutOf", "Lines",
     "Minimap", "Placed", "Records", "Scanned", "ShapesOf", "Survey", "Texts", "Told", "Tracks", "address",
     "bracket_rows", "code_spans", "count_gaps", "count_groups", "count_times", "count_units_in", "describe_rows",
-    "end_calls", "fill_numbers", "find_beside", "find_breaks", "find_lines", "find_pairs", "find_parents",
+    "end_calls", "fill_numbers", "find_beside", "find_breaks", "find_lines", "find_near", "find_pairs", "find_parents",
     "find_previous", "find_roots", "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure",
-    "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers", "mark_known", "match_lines", "number_codes",
-    "number_values", "scan_lines", "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
+    "gather", "gather_marks", "gather_texts", "hash_spans", "keep_rows", "list_numbers", "mark_known", "match_lines",
+    "number_codes", "number_values", "place_values", "scan_lines", "search_near", "set_lanes", "span_batches",
+    "span_groups", "spread_fields",
 ]  # fmt: skip

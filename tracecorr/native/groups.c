@@ -91,8 +91,11 @@ void count_groups(i64 count, const void *group, int width, const u8 *marks, i64 
 void span_groups(i64 count, const void *group, int width, const i64 *low, const i64 *high, i64 *lowest, i64 *highest) {
     for (i64 row = 0; row < count; row++) {
         i64 number = group_of(group, width, row);
-        lowest[number] = low[row] < lowest[number] ? low[row] : lowest[number];
-        highest[number] = high[row] > highest[number] ? high[row] : highest[number];
+        /* What is written each time would have to be waited for each time. */
+        if (low[row] < lowest[number])
+            lowest[number] = low[row];
+        if (high[row] > highest[number])
+            highest[number] = high[row];
     }
 }
 
@@ -124,6 +127,66 @@ void search_near(i64 count, const i64 *wanted, i64 size, const i64 *keys, i64 *a
     i64 place = 0;
     for (i64 row = 0; row < count; row++)
         at[row] = place = search_from(keys, size, wanted[row], place);
+}
+
+/* Find the last row of its group at or before each wanted key, or the first one at or behind it (`forward`).
+ *
+ * Rows have a `group` and sorted `keys`, wanted ones a group (`own`) and, in the order that `order` lists, sorted keys;
+ * without `order` they are sorted themselves. One with the same key is one of these if `exact`. Those that are not
+ * `asked` find none. `last` has a place for each group; `bits`, which begin as zeros, tell which find one (`found`).
+ * Returns how many do.
+ */
+i64 find_near(i64 count, const void *own, int width, const i64 *wanted, const i64 *order, const u8 *asked, i64 size,
+              const void *group, const i64 *keys, int forward, int exact, i64 groups, i64 *last, uint32_t *found,
+              u8 *bits) {
+    i64 place = forward ? size - 1 : 0, hits = 0;
+    for (i64 number = 0; number < groups; number++)
+        last[number] = -1;
+    for (i64 turn = 0; turn < count; turn++) {
+        i64 at = forward ? count - 1 - turn : turn, row = order ? order[at] : at, key = wanted[row];
+        if (forward)
+            for (; place >= 0 && (keys[place] > key || (exact && keys[place] == key)); place--)
+                last[group_of(group, width, place)] = place;
+        else
+            for (; place < size && (keys[place] < key || (exact && keys[place] == key)); place++)
+                last[group_of(group, width, place)] = place;
+        i64 near = last[group_of(own, width, row)];
+        found[row] = 0;
+        if (near < 0 || !asked[row])
+            continue;
+        found[row] = (uint32_t)near;
+        bits[row >> 3] |= (u8)(1 << (row & 7));
+        hits++;
+    }
+    return hits;
+}
+
+static inline __attribute__((always_inline)) void
+place_each(i64 count, const uint32_t *rows, const u8 *values, size_t width, const u8 *bits, i64 first_bit, u8 *out,
+           u8 *out_bits) {
+    for (i64 at = 0; at < count; at++) {
+        if (!is_set(bits, first_bit + at))
+            continue;
+        memcpy(out + rows[at] * width, values + (size_t)at * width, width);
+        out_bits[rows[at] >> 3] |= (u8)(1 << (rows[at] & 7));
+    }
+}
+
+/* Write values of one, two, four or eight bytes to their rows of a column (`out`).
+ *
+ * It begins as zeros, as do the bits that tell where it has a value. `bits` tell, from bit `first_bit` on, which values
+ * there are.
+ */
+void place_values(i64 count, const uint32_t *rows, const u8 *values, int width, const u8 *bits, i64 first_bit, u8 *out,
+                  u8 *out_bits) {
+    if (width == 1)
+        place_each(count, rows, values, 1, bits, first_bit, out, out_bits);
+    else if (width == 2)
+        place_each(count, rows, values, 2, bits, first_bit, out, out_bits);
+    else if (width == 4)
+        place_each(count, rows, values, 4, bits, first_bit, out, out_bits);
+    else
+        place_each(count, rows, values, 8, bits, first_bit, out, out_bits);
 }
 
 /* Find the row that each wanted key names, the first of several; return how many name one.

@@ -89,6 +89,53 @@ def search_near(keys: Ints, wanted: Ints) -> Ints:
     return at
 
 
+def find_near(
+    own: Groups, wanted: Ints, asked: npt.NDArray[np.bool_], group: Groups, keys: Ints, groups: int,
+    *, forward: bool, exact: bool,
+) -> pa.Array:  # fmt: skip
+    """Return the last row of its group at or before each wanted key, or the first one at or behind it; null for none.
+
+    Args:
+        own: the group of each wanted key, below `groups`, in the type of `group`.
+        wanted: keys.
+        asked: of which of them a row is wanted.
+        group: of each row, below `groups`.
+        keys: of each row, sorted.
+        groups: how many there are.
+        forward: whether the first one at or behind each is wanted.
+        exact: whether a row with the same key is one of these.
+    """
+    own, group, wanted, keys = np.ascontiguousarray(own), np.ascontiguousarray(group), as_ints(wanted), as_ints(keys)
+    order = None if (wanted[1:] >= wanted[:-1]).all() else np.argsort(wanted, kind="stable")
+    asked, count, last = np.ascontiguousarray(asked, np.bool_), len(wanted), np.empty(groups, np.int64)
+    found, bits = np.empty(count, np.uint32), np.zeros(count // 8 + 1, np.uint8)
+    hits = KERNEL.find_near(
+        count, address(own), own.itemsize, address(wanted), None if order is None else address(order), address(asked),
+        len(keys), address(group), address(keys), forward, exact, groups, *map(address, (last, found, bits)),
+    )  # fmt: skip
+    return pa.Array.from_buffers(pa.uint32(), count, [*map(pa.py_buffer, (bits, found))], count - hits)
+
+
+def place_values(zeros: pa.Array, rows: npt.NDArray[np.uint32], values: pa.Array) -> pa.Array:
+    """Return a column with some values in their rows, and null in all others.
+
+    Args:
+        zeros: as many as the column has rows, from the beginning of memory of their own, which becomes the column's.
+        rows: of each value, below its height.
+        values: numbers of one, two, four or eight bytes, of the type of `zeros`.
+
+    Raises:
+        IndexError: the column has no such row.
+    """
+    rows, height = np.ascontiguousarray(rows, np.uint32), len(zeros)
+    if len(rows) and int(rows.max()) >= height:
+        raise IndexError(f"a column of {height} rows has no row {rows.max()}")
+    (out, _, _), (value, known, first) = places_of(zeros), places_of(values)
+    bits, width = np.zeros(height // 8 + 1, np.uint8), values.type.bit_width // 8
+    KERNEL.place_values(len(rows), address(rows), value, width, known, first, out, address(bits))
+    return pa.Array.from_buffers(values.type, height, [pa.py_buffer(bits), zeros.buffers()[1]])
+
+
 def find_rows(keys: Ints, rows: Ints, wanted: Ints) -> pa.Array:
     """Return the row of each wanted key, of several the first one; null where there is none.
 

@@ -51,6 +51,11 @@ _ARGUMENTS = {
     "find_tangled": (_INT, *[_POINTER] * 3),
     "merge_records": (_POINTER, _INT, _INT, _POINTER),
     "search_near": (_INT, _POINTER, _INT, *[_POINTER] * 2),
+    "find_near": (
+        _INT, _POINTER, ctypes.c_int, *[_POINTER] * 3, _INT, *[_POINTER] * 2, *[ctypes.c_int] * 2, _INT,
+        *[_POINTER] * 3,
+    ),
+    "place_values": (_INT, *[_POINTER] * 2, ctypes.c_int, _POINTER, _INT, *[_POINTER] * 2),
     "find_rows": (_INT, _POINTER, _INT, *[_POINTER] * 4),
     "find_unsure": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4, _INT, *[_POINTER] * 2, _INT, *[_POINTER] * 2),
     "find_parents": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 3, _INT, _POINTER, _INT, *[_POINTER] * 3),
@@ -63,13 +68,14 @@ _ARGUMENTS = {
     "find_breaks": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 2, *[_INT] * 2, *[_POINTER] * 2),
     "find_previous": (_INT, _POINTER, ctypes.c_int, _INT, *[_POINTER] * 2),
     "find_beside": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 2, *[_INT] * 2, *[_POINTER] * 5),
+    "gather_marks": (_INT, *[_POINTER] * 2, *[_INT] * 2, *[_POINTER] * 2),
     "mark_known": (_INT, *[_POINTER] * 2, *[_INT] * 2, *[_POINTER] * 2),
     "find_starts": (*_RAW, _INT, _POINTER, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
 }  # fmt: skip
 _COUNTING = (
     "table_find", "code_spans", "find_lines", "count_units_in", "read_shapes", "scan_lines", "describe_rows",
-    "list_events", "keep_rows", "find_rows", "number_values", "number_codes", "merge_records", "gather_i64",
-    "gather_u64", "gather_u32", "gather_texts", "find_parents", "find_roots", "bracket_rows",
+    "list_events", "keep_rows", "find_near", "find_rows", "number_values", "number_codes", "merge_records",
+    "gather_i64", "gather_u64", "gather_u32", "gather_texts", "find_parents", "find_roots", "bracket_rows",
 )  # fmt: skip
 
 

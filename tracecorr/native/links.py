@@ -150,6 +150,19 @@ def find_beside(group: Groups, groups: int, values: pa.Array, asked_group: Group
     return below[place], above[place]
 
 
+def gather_marks(marks: npt.NDArray[np.bool_], named: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return whether the row that each one names (64-bit numbers, null for none) is marked.
+
+    Args:
+        marks: of all rows that may be named; others are not marked.
+        named: the row that each one names.
+    """
+    marks, found = np.ascontiguousarray(marks, np.bool_), np.zeros(len(named), np.bool_)
+    if len(marks):
+        KERNEL.gather_marks(len(named), *places_of(named), len(marks), address(marks), address(found))
+    return found
+
+
 def mark_known(keys: Ints, values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which values are among some sorted ones; neighbours most often belong near each other."""
     keys, marks = as_ints(keys), np.empty(len(values), np.bool_)

@@ -106,9 +106,10 @@ class Parts:
         empty = empty.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _SOURCE.items())
         return _join([part.read_events(columns) for part in self._runs], empty)
 
-    def read_packets(self) -> pl.DataFrame:
-        """Return `part_packets`."""
-        return _join([part.stored.read("packets") for part in self._runs], schema.PART_PACKETS.empty())
+    def read_packets(self, columns: Sequence[str] = ()) -> pl.DataFrame:
+        """Return `part_packets`, all columns where none are named."""
+        empty = schema.PART_PACKETS.empty().select(columns or pl.all())
+        return _join([part.stored.read("packets", columns) for part in self._runs], empty)
 
     def count_events(self) -> int:
         """Return the number of rows of `part_events`."""

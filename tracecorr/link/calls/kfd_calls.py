@@ -37,7 +37,8 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     probes = probes.with_columns(
         function=pl.when(called).then(HANDLER_PREFIX + pl.col("operation")).otherwise("function")
     )
-    fields = args.select("u64", "text", probe="event", key=pl.col("key").cast(pl.String)).join(probes, on="probe")
+    asked = args if len(probes) else args.clear()
+    fields = asked.select("u64", "text", probe="event", key=pl.col("key").cast(pl.String)).join(probes, on="probe")
     fields = fields.unique(["parent", "key"], keep="first", maintain_order=True)
     distinct = fields.select("function", "key", "u64").drop_nulls().unique()
     meanings = [name_value(*row) for row in distinct.iter_rows()]

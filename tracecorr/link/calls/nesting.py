@@ -13,13 +13,19 @@ from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
 from tracecorr.align.rows import Places, number_rows
 from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.threadless import part_threadless
 from tracecorr.model.arrow import take_column
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 
 def find_parents(
-    events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame, ends: pl.DataFrame
+    events: pl.DataFrame,
+    calls: HipCalls,
+    losses: pl.DataFrame,
+    halves: pl.DataFrame,
+    gaps: pl.DataFrame,
+    ends: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return `events` with `parent`: the row whose record encloses it (same file and thread).
 
@@ -29,20 +35,24 @@ def find_parents(
 
     Args:
         events: placed events with `thread`.
+        calls: those of `events`.
         losses: files of the log that lost lines (`find_losses`).
         halves: calls that lack one of their lines (`list_half_calls`).
         gaps: where packets are missing (`list_packet_gaps`).
         ends: ends of commands (`list_command_ends`), with `event`.
     """
-    hip, parents = pl.col("layer") == "hip", _list_parents(events)
-    joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves, gaps, ends)
-    is_hip = joined.select(hip).to_series().to_numpy()
+    parted = part_threadless(events.with_columns(parent=_list_parents(events)), losses)
+    calls = calls if calls.threaded is calls else HipCalls.of(parted)
+    joined = open_false_calls(parted, calls, losses, halves, gaps, ends)
+    is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
-    parent = joined["parent"]
-    rows = pl.Series(is_open).gather(parent).arg_true() if is_open.any() else parent.head(0)
-    if not len(rows):
+    if not is_open.any():
         return joined
-    is_empty = list_empty_calls(joined, losses, halves, parent.gather(rows).unique().sort().to_numpy())
+    parent = joined["parent"]
+    rows = pl.Series(native.gather_marks(is_open, parent.to_arrow())).arg_true()
+    if rows.is_empty():
+        return joined
+    is_empty = list_empty_calls(joined, calls, losses, halves, parent.gather(rows).unique().sort().to_numpy())
     offset = joined["offset"].to_numpy()
     found = pl.Series(_leave_open_calls(rows.cast(pl.Int64).to_numpy(), parent, is_hip, is_open, offset, is_empty))
     moved = parent.scatter(rows, found.set(found < 0, None))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import span_groups
-from tracecorr.model.kinds import BEGINNINGS, Flag
+from tracecorr.model.kinds import BEGINNINGS
 
 # A log that names no process is that of one, told by its file.
 LOG_OF_PROCESS = pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("file").cast(pl.Int64)).alias("log")
@@ -37,17 +36,3 @@ def is_late(begun: pl.Series) -> pl.Expr:
         begun: as `list_begun` returns them.
     """
     return ~LOG_OF_PROCESS.is_in(begun.implode())
-
-
-def list_first_enters(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return file, thread, entered (offset): where each thread first enters a call.
-
-    Exits before that are of calls that were entered before the log begins.
-
-    Args:
-        calls: HIP calls: file, thread, offset, flags (not null).
-    """
-    is_enter = pl.col("flags") & int(Flag.EXIT_ONLY) == 0
-    enters = calls.select(pl.col("file", "thread", "offset").filter(is_enter))
-    spans = span_groups(enters, ["file", "thread"], "offset", "offset")
-    return spans.select("file", "thread", entered="first")

@@ -14,7 +14,8 @@ import polars as pl
 
 from tracecorr import native
 from tracecorr.align.joins import sort_rows
-from tracecorr.align.rows import Codes, number_rows
+from tracecorr.align.rows import Codes
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.model.kinds import Flag
 
 _THREAD = ["file", "thread"]
@@ -100,22 +101,21 @@ def _list_over(rows: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("to") > pl.col("low"))
 
 
-def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+def list_gaps(halves: pl.DataFrame, calls: HipCalls) -> pl.DataFrame:
     """Return between which places of the log lines of a thread are missing: file, thread, low, high (bytes), weight.
 
     Where other threads begin with an enter, lines are missing in front of an exit that is the first line of its thread.
 
     Args:
         halves: calls that lack one of their lines because it was lost: file, thread, offset, is_exit.
-        calls: all HIP calls of these files: file, thread, offset, end_offset, flags.
+        calls: the HIP calls of the log whose thread is known.
     """
-    codes, first = number_rows(calls, _THREAD)
-    offset = calls["offset"].to_numpy()
-    begins, _ = native.span_groups(codes, first, offset, offset)
-    late = _list_late_beginnings(calls[np.flatnonzero(offset == begins[codes])])
-    threads = calls.select(_THREAD)[first].with_columns(number=pl.int_range(len(first)))
+    (codes, first), rows = calls.threads, calls.rows
+    begins = calls.extents["first"].to_numpy()
+    late = _list_late_beginnings(rows[np.flatnonzero(rows["offset"].to_numpy() == begins[codes])])
+    threads = rows.select(_THREAD)[first].with_columns(number=pl.int_range(len(first)))
     torn = halves.select(*_THREAD, "offset", "is_exit").join(threads, on=_THREAD)
-    inside = _list_gaps_inside(torn, calls, codes, len(first))
+    inside = _list_gaps_inside(torn, rows, codes, len(first))
     return pl.concat([late, inside]).cast({"thread": pl.Int64}).with_columns(weight=pl.lit(1.0))
 
 
@@ -149,7 +149,7 @@ def _list_gaps_inside(torn: pl.DataFrame, calls: pl.DataFrame, codes: Codes, thr
 
     Args:
         torn: file, thread, number (of the thread), offset, is_exit of the halves.
-        calls: as for `list_gaps`.
+        calls: HIP calls: offset, end_offset.
         codes: the number of each one's thread, below `threads`.
     """
     sides: list[list[pl.Series]] = [[], []]

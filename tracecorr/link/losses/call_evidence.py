@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
+from tracecorr import native
+from tracecorr.align.bounds import Mask
 from tracecorr.model.kinds import DERIVED, INFERRED, Flag
 
 _BY_CALL = ("call_nesting", "command_in_call", "packet_in_call", "syscall_in_call")
@@ -32,26 +33,26 @@ def limit_by_loss(
     lossy = losses.filter(pl.col("lost") > 0)["file"]
     if lossy.is_empty():
         return links
-    flags = events["flags"].fill_null(0)
-    is_told = (flags & int(Flag.SPAN_TOLD) > 0).rename("told")
-    told, parent = is_told.gather(links["from_event"]), events["parent"].gather(links["to_event"])
-    in_told = is_told.gather(parent).fill_null(False)
-    counted = _mark(launches.select(pl.col("event").filter(pl.col("packet_index").is_not_null())), events.height)
-    counted = counted.gather(links["to_event"])
-    rule = links["rule"]
-    by_worker = (rule == "packet_in_call") & parent.is_null()
-    by_command = rule.is_in(_BY_COMMAND) | by_worker
-    sure = (by_command & (in_told | counted)) | (rule.is_in(_BY_CALL) & ~by_worker & told)
-    asked = (rule.is_in([*_BY_CALL, _BY_POINTER]) | by_command) & events["file"].gather(links["from_event"]).is_in(
-        lossy.implode()
+    is_told = events.select(pl.col("flags").fill_null(0) & int(Flag.SPAN_TOLD) > 0).to_series().to_numpy()
+    # What a packet or copy, or what is done in a call that tells its duration, shows of itself.
+    is_sure = native.gather_marks(is_told, events["parent"].to_arrow())
+    is_sure[launches["event"].filter(launches["packet_index"].is_not_null()).to_numpy()] = True
+    is_outside, is_lossy = (
+        events.select(mark).to_series().to_numpy()
+        for mark in (pl.col("parent").is_null(), pl.col("file").is_in(lossy.implode()))
     )
+    rule = links["rule"]
+    told, lacks = (_gather(marks, links["from_event"]) for marks in (is_told, is_lossy))
+    own, outside = (_gather(marks, links["to_event"]) for marks in (is_sure, is_outside))
+    by_worker = (rule == "packet_in_call") & outside
+    by_command = rule.is_in(_BY_COMMAND) | by_worker
+    sure = (by_command & own) | (rule.is_in(_BY_CALL) & ~by_worker & told)
+    asked = (rule.is_in([*_BY_CALL, _BY_POINTER]) | by_command) & lacks
     weaker = asked & ~sure & (links["evidence"] == DERIVED)
     inferred = pl.lit(INFERRED).cast(links.schema["evidence"])
     return links.with_columns(evidence=pl.when(weaker).then(inferred).otherwise("evidence"))
 
 
-def _mark(chosen: pl.DataFrame, count: int) -> pl.Series:
-    """Return which of so many events are among the chosen ones."""
-    marks = np.zeros(count, dtype=np.bool_)
-    marks[chosen["event"].to_numpy()] = True
-    return pl.Series(marks)
+def _gather(marks: Mask, events: pl.Series) -> pl.Series:
+    """Return which of some events are marked."""
+    return pl.Series(native.gather_marks(marks, events.to_arrow()))

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
-from tracecorr.link.losses.usual_calls import count_held, list_overfull
+from tracecorr.link.losses.usual_calls import count_held, list_overfull, number_kinds
 
 _COLUMNS = ("thread", "ts_ns", "err_lo_ns", "err_hi_ns", "layer", "name", "source")
 
@@ -20,7 +20,7 @@ def list_overstored(damaged: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame
         damaged: calls of files that lost lines: event, name, lost (the share of lines that lack).
         events: as for `list_stores`.
     """
-    held = count_held(damaged, list_stores(damaged, events))
+    held = count_held(number_kinds(damaged, list_stores(damaged, events)))
     return list_overfull(select_rows(damaged, held["event"]), held)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.bounds import Ints
+from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
 from tracecorr.align.rows import count_groups, number_rows
 from tracecorr.link.losses.beginnings import is_late, list_begun
@@ -19,13 +21,36 @@ _MOST_ENDLESS = 0.05
 # Calls that destroy streams; each waits for what is left on their queues (HIP 7.2.4).
 DESTROY = "hipStreamDestroy"
 DESTROYING = (DESTROY, "hipDeviceReset")
-_COMMAND = ["process", "command"]
 _COLUMNS = ("process", "command", "layer", "name", "file")
 # What `list_command_ends` asks of events.
 COLUMNS = (*_COLUMNS, "offset", "end_offset", "thread", "stream")
 
 
-def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
+@dataclass(frozen=True)
+class CommandLines:
+    """Hold the lines that bring a command into use, or end it (`is_end`), in the order of time.
+
+    Args:
+        rows: columns of the events that they were chosen among.
+        is_end: which of them end one.
+        before: the line of its pointer before each one, -1 = none.
+    """
+
+    rows: pl.DataFrame
+    is_end: Mask
+    before: Ints
+
+    @classmethod
+    def of(cls, events: pl.DataFrame) -> CommandLines:
+        """Return those among rows that are in the order of time, as for `list_command_ends`."""
+        is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED])
+        rows = events.filter(is_command & pl.col("command").is_not_null())
+        codes, first = number_rows(rows, ["process", "command"])
+        is_end = rows.select(pl.col("name") == COMPLETE).to_series().to_numpy()
+        return cls(rows, is_end, native.find_previous(codes, len(first)))
+
+
+def list_command_ends(events: pl.DataFrame, lines: CommandLines | None = None) -> pl.DataFrame:
     """Return the lines that end a command with `alone`: whether the line that enqueued it was lost.
 
     None did so since its pointer's last end. The last marker of a stream that is destroyed (`DESTROYING`) has no such
@@ -35,18 +60,19 @@ def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: file, offset, end_offset, process, thread, layer, name, command, stream (handle), and others; in the
             order of time.
+        lines: those of `events`, where they are known.
     """
-    lines = _list_lines(events)
-    is_end = lines.select(pl.col("name") == COMPLETE).to_series()
-    begun = _find_before(lines)[is_end.to_numpy()]
+    lines = lines or CommandLines.of(events)
+    begun = lines.before[lines.is_end]
     first = begun < 0
-    alone = first | is_end.to_numpy()[begun]
-    ends = lines.filter(is_end).with_columns(alone=alone, first=first, begun=np.maximum(begun, 0))
+    alone = first | lines.is_end[begun]
+    ends = lines.rows.filter(pl.Series(lines.is_end))
+    ends = ends.with_columns(alone=alone, first=first, begun=np.maximum(begun, 0))
     last = _list_last_markers(ends.filter("alone"), events)
     if len(last):
         ends = ends.join(last.with_columns(is_last=True), on=["file", "offset"], how="left", maintain_order="left")
         ends = ends.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
-    return _mark_before(ends, lines, events).drop("first", "begun")
+    return _mark_before(ends, lines.rows, events).drop("first", "begun")
 
 
 def _mark_before(ends: pl.DataFrame, lines: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -176,33 +202,15 @@ def drop_behind_ends(
     return select_rows(found, behind.filter(pl.col("end") > pl.col("enqueued"))["event"], chosen=False)
 
 
-def list_unended(events: pl.DataFrame) -> pl.DataFrame:
+def list_unended(lines: CommandLines) -> pl.DataFrame:
     """Return the files (file) that lack ends of commands.
 
     Their pointer comes into use again, and other commands of their kind end before that. A level or a release may show
     no ends, or not those of some kinds.
-
-    Args:
-        events: rows in the order of time, as for `list_command_ends`.
     """
-    lines = _list_lines(events.select(_COLUMNS))
-    is_end = lines.select(pl.col("name") == COMPLETE).to_series().to_numpy()
-    before = _find_before(lines)
     # Lines whose pointer another one brought into use before them.
-    behind = np.flatnonzero((before >= 0) & ~is_end[before])
-    begun = lines.select("file", "name")[before[behind]].with_columns(lacks=pl.Series(~is_end[behind]))
-    kinds = count_groups(begun, ["file", "name"], pl.col("lacks"))
+    behind = np.flatnonzero((lines.before >= 0) & ~lines.is_end[lines.before])
+    begun = lines.rows.select("file", "name")[lines.before[behind]]
+    kinds = count_groups(begun.with_columns(lacks=pl.Series(~lines.is_end[behind])), ["file", "name"], pl.col("lacks"))
     few = pl.col("marked") < _MOST_ENDLESS * pl.col("total")
     return kinds.filter(few, pl.col("marked") > 0).select("file").unique()
-
-
-def _find_before(lines: pl.DataFrame) -> Ints:
-    """Return the line of its pointer before each one, -1 = none."""
-    codes, first = number_rows(lines, _COMMAND)
-    return native.find_previous(codes, len(first))
-
-
-def _list_lines(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines that bring a command into use, or end it."""
-    is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED])
-    return events.filter(is_command & pl.col("command").is_not_null())

@@ -11,19 +11,13 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import attach_columns, count_groups, number_rows, select_marked, span_groups
+from tracecorr.align.rows import attach_columns, count_groups, number_rows, select_marked
 from tracecorr.link.losses.bursts import has_bursts, list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.losses.call_stores import list_overstored
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.doubled_creations import list_doubled
-from tracecorr.link.losses.lossy_files import (
-    LEAST_CALLS,
-    LEAST_WHOLE,
-    LOST_SHARE,
-    list_differing,
-    select_calls,
-    select_lossy,
-)
+from tracecorr.link.losses.hip_calls import FUNCTION, LEAST_WHOLE, THREAD, HipCalls
+from tracecorr.link.losses.lossy_files import LEAST_CALLS, LOST_SHARE, list_differing
 from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.link.losses.queue_losses import list_unanswered_calls
 from tracecorr.link.losses.usual_calls import (
@@ -36,6 +30,7 @@ from tracecorr.link.losses.usual_calls import (
     list_overfull,
     list_rare,
     list_underfull,
+    number_kinds,
 )
 from tracecorr.model.hip_names import is_internal
 from tracecorr.model.kinds import Flag
@@ -44,7 +39,12 @@ _TOLD = int(Flag.SPAN_TOLD)
 
 
 def open_false_calls(
-    events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame, ends: pl.DataFrame
+    events: pl.DataFrame,
+    calls: HipCalls,
+    losses: pl.DataFrame,
+    halves: pl.DataFrame,
+    gaps: pl.DataFrame,
+    ends: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return `events` in which calls that are surely or likely those of two are open: their end is not known.
 
@@ -61,60 +61,60 @@ def open_false_calls(
 
     Args:
         events: rows with `parent`.
+        calls: those of `events`.
         losses: as `lossy_files.find_losses` returns them.
         halves: as `lossy_files.list_half_calls` returns them.
         gaps: as `packet_gaps.list_packet_gaps` returns them.
         ends: as `command_ends.list_command_ends` returns them, with `event`.
     """
-    calls = select_calls(events, "event", "dur_ns")
+    rows = calls.rows.with_columns(events["dur_ns"].gather(calls.rows["row"]), event=pl.col("row").cast(pl.Int64))
     ended = pl.col("dur_ns").is_not_null()
-    if not calls.select(ended.any()).item():
+    if not rows.select(ended.any()).item():
         return events
-    doubtful = calls.drop("thread", "flags").filter(ended & (calls["flags"] & _TOLD == 0))
+    doubtful = rows.select("event", "dur_ns", "file", "offset", "name").filter(ended & (rows["flags"] & _TOLD == 0))
+    differing = list_differing(rows).select("event")
+    del rows  # large
     unlikely = _list_unlikely(events, calls, doubtful, losses, halves, gaps, ends)
-    found = pl.concat([list_differing(calls).select("event"), unlikely]).unique()
+    found = pl.concat([differing, unlikely]).unique()
     if found.is_empty():
         return events
     joined = attach_columns(events, found.select("event", is_false=pl.lit(value=True)))
     return joined.with_columns(take_ends(pl.col("is_false"))).drop("is_false")
 
 
-def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, asked: Ints) -> Mask:
+def list_empty_calls(
+    events: pl.DataFrame, calls: HipCalls, losses: pl.DataFrame, halves: pl.DataFrame, asked: Ints
+) -> Mask:
     """Return which of some rows are open calls that surely enclose nothing.
 
     Their log lost lines, and the next enter may be one of these.
 
     Args:
         events: rows with `dur_ns`.
+        calls: those of `events`.
         losses: as `lossy_files.find_losses` returns them.
         halves: as `lossy_files.list_half_calls` returns them.
         asked: the rows; of others nothing is told.
     """
-    if losses.is_empty():
-        return np.zeros(events.height, dtype=np.bool_)
-    thread, name, prints = ["file", "thread"], ["file", "name"], pl.col("end_offset").is_not_null()
-    is_lossy = (pl.col("source") == "amd_log") & pl.col("file").is_in(losses["file"].implode())
-    is_call = events.select((pl.col("layer") == "hip") & is_lossy).to_series()
-    calls = events.select(*thread, "name", "offset", prints.alias("prints")).filter(is_call)
-    ends = span_groups(calls, thread, "offset", "offset").drop("first")
-    # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
-    names = count_groups(calls, name, pl.col("prints"))
-    names = names.with_columns(prints=(pl.col("marked") > 0).any().over("file"))
-    found = events.select(*thread, "name", "offset", "dur_ns", is_call.alias("is_call"))[asked]
-    found = found.with_columns(row=asked).filter("is_call", pl.col("dur_ns").is_null())
-    found = _raise_losses(select_lossy(found, losses), names, halves)
-    found = found.join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
-    goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
-    few = pl.col("marked") / pl.col("total") < LEAST_WHOLE
-    never = few & (pl.col("total") >= LEAST_CALLS) & pl.col("prints")
     empty = np.zeros(events.height, dtype=np.bool_)
+    if losses.is_empty():
+        return empty
+    # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
+    names = calls.printed.with_columns(prints=(pl.col("exits") > 0).any().over("file"))
+    found = events.select(*THREAD, "name", "offset", "dur_ns", "layer", "source")[asked].with_columns(row=asked)
+    is_call = (pl.col("layer") == "hip") & (pl.col("source") == "amd_log")
+    found = _select_lossy(found.filter(is_call, pl.col("dur_ns").is_null()), losses, names, halves)
+    found = found.join(calls.extents, on=THREAD, nulls_equal=True).join(names, on=FUNCTION, nulls_equal=True)
+    goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
+    few = pl.col("exits") / pl.col("total") < LEAST_WHOLE
+    never = few & (pl.col("total") >= LEAST_CALLS) & pl.col("prints")
     empty[found.filter(goes_on & ~never)["row"].to_numpy()] = True
     return empty
 
 
 def _list_unlikely(
     events: pl.DataFrame,
-    calls: pl.DataFrame,
+    calls: HipCalls,
     doubtful: pl.DataFrame,
     losses: pl.DataFrame,
     halves: pl.DataFrame,
@@ -125,70 +125,60 @@ def _list_unlikely(
     if doubtful.is_empty():
         return doubtful.select("event")
     is_inner = events.select((pl.col("source") == "amd_log") & pl.col("parent").is_not_null()).to_series()
-    inner = _drop_error_lines(events.select("parent", "layer", child="name").filter(is_inner), events, is_inner, calls)
-    ended = calls.select("event", "file", "name").filter(calls["dur_ns"].is_not_null())
-    damaged = _add_losses(doubtful, calls, losses, halves)
-    held = count_held(damaged, inner)
+    inner = _drop_error_lines(events.select("parent", "layer", child="name").filter(is_inner), is_inner, calls)
+    damaged = _select_lossy(doubtful, losses, calls.printed, halves)
+    inside = number_kinds(damaged, inner)
+    held = count_held(inside)
     found = pl.concat([
-        _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_overstored(damaged, events),
-        list_longest(damaged),
+        _enclosing(doubtful, calls, events, inner, losses), list_overfull(damaged, held),
+        list_overstored(damaged, events), list_longest(damaged),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
-        list_disordered(damaged, inner), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
+        list_disordered(damaged, inside), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
         select_rows(doubtful.select("event"), list_foreign_ends(events["parent"], ends, losses)),
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.
     return pl.concat([found, list_rare(select_rows(damaged, found["event"], chosen=False))])
 
 
-def _drop_error_lines(
-    inner: pl.DataFrame, events: pl.DataFrame, is_inner: pl.Series, calls: pl.DataFrame
-) -> pl.DataFrame:
+def _drop_error_lines(inner: pl.DataFrame, is_inner: pl.Series, calls: HipCalls) -> pl.DataFrame:
     """Return the rows in calls but for the exits of functions inside HIP that print none but an error.
 
     Args:
         inner: rows in calls: layer, child (their name).
-        events: all rows: layer, name, flags.
-        is_inner: which of them are rows in calls.
-        calls: all HIP calls: name, flags.
+        is_inner: which of all rows are rows in calls.
+        calls: the HIP calls among all rows.
     """
-    exit_only = pl.col("flags").fill_null(0) & int(Flag.EXIT_ONLY) > 0
-    exits = events.select(pl.col("name").filter(pl.lit(is_inner) & (pl.col("layer") == "hip") & exit_only)).unique()
-    internal = exits.filter(is_internal(pl.col("name").cast(pl.String)))
+    is_exit = calls.rows["flags"] & int(Flag.EXIT_ONLY) > 0
+    exits = calls.rows.select("row", "name").filter(is_exit)
+    names = exits.select("name").filter(is_inner.gather(exits["row"])).unique()
+    internal = names.filter(is_internal(pl.col("name").cast(pl.String)))
     if internal.is_empty():
         return inner
-    entered = calls.select(pl.col("name").filter(~exit_only)).unique()
+    entered = calls.rows.select("name").filter(~is_exit).unique()
     silent = internal.join(entered, on="name", how="anti").select(child="name")
     return inner.join(silent, on="child", how="anti", maintain_order="left") if len(silent) else inner
 
 
-def _add_losses(
-    doubtful: pl.DataFrame, calls: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame
-) -> pl.DataFrame:
-    """Return the doubtful calls of files that lost lines with `lost`: the share of lines that lack there."""
-    return _raise_losses(select_lossy(doubtful, losses), count_groups(calls, ["file", "name"]), halves)
+def _select_lossy(rows: pl.DataFrame, losses: pl.DataFrame, names: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of files that lost lines with `lost`: the share of lines that lack there.
 
-
-def _raise_losses(damaged: pl.DataFrame, names: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
-    """Return calls of files that lost lines with the share of their own function in `lost`, where it is higher.
-
-    Lines of one kind may lack: more halves of its calls are alone than of others.
+    It is that of their own function where it is higher. Lines of one kind may lack: more halves of its calls are alone
+    than of others.
 
     Args:
-        damaged: calls of files that lost lines: file, name, lost.
+        rows: calls: file, name, and others.
+        losses: as `lossy_files.find_losses` returns them.
         names: how many calls each function has: file, name, total.
         halves: as `lossy_files.list_half_calls` returns them.
     """
-    if damaged.is_empty():
-        return damaged
-    name = ["file", "name"]
-    alone = halves.group_by(name).agg(alone=pl.len())
-    own = alone.join(names, on=name).select(*name, own=LOST_SHARE)
-    codes, first = number_rows(damaged, name)
-    functions = damaged.select(name)[first]
-    shares = functions.join(own, on=name, how="left", maintain_order="left")["own"]
-    if not shares.count():
-        return damaged
-    return damaged.with_columns(lost=pl.max_horizontal("lost", shares.gather(pl.Series(codes))))
+    lossy = select_marked(rows, pl.col("file").is_in(losses["file"].implode()))
+    codes, first = number_rows(lossy, FUNCTION)
+    own = halves.group_by(FUNCTION).agg(alone=pl.len()).join(names, on=FUNCTION).select(*FUNCTION, own=LOST_SHARE)
+    shares = lossy.select(FUNCTION)[first].join(losses, on="file", how="left", maintain_order="left")
+    shares = shares.join(own, on=FUNCTION, how="left", maintain_order="left")
+    # The same for all calls of a function.
+    lost = shares.select(pl.max_horizontal("lost", "own").alias("lost")).to_series()
+    return lossy.with_columns(lost.gather(pl.Series(codes)))
 
 
 def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
@@ -198,15 +188,14 @@ def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_bursts(
-    damaged: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame
+    damaged: pl.DataFrame, calls: HipCalls, events: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the calls of logs that lost lines over places at which lines of several threads or queues are missing."""
     if damaged.is_empty():
         return damaged.select("event")
     lossy = pl.col("file").is_in(damaged["file"].unique().implode())
-    lines = select_marked(calls, lossy & pl.col("thread").is_not_null())
-    lines = lines.with_columns(events["end_offset"].gather(lines["event"]))
-    gaps = pl.concat([list_gaps(halves.filter(lossy), lines), number_packet_gaps(gaps)])
+    torn = list_gaps(halves.filter(lossy), calls.threaded).filter(lossy)
+    gaps = pl.concat([torn, number_packet_gaps(gaps)])
     if not has_bursts(gaps):
         return damaged.select("event").clear()
     asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))
@@ -227,9 +216,15 @@ def list_foreign_ends(parents: pl.Series, ends: pl.DataFrame, losses: pl.DataFra
     return parents.gather(list_headless(ends, losses)["event"]).drop_nulls()
 
 
-def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def _enclosing(
+    doubtful: pl.DataFrame, calls: HipCalls, events: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame
+) -> pl.DataFrame:
     """Return the doubtful calls that enclose calls though few of their name do."""
     enclosing = inner.filter(pl.col("layer") == "hip")["parent"]
+    if enclosing.is_empty():
+        return doubtful.select("event").clear()
+    rows = calls.rows.select("file", "name", event=pl.col("row").cast(pl.Int64))
+    ended = rows.filter(events["dur_ns"].gather(calls.rows["row"]).is_not_null())
     outer = select_rows(ended, enclosing)
     if outer.is_empty():
         return outer.select("event")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import list_groups, select_marked
-from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun, list_first_enters
+from tracecorr.align.rows import list_groups, select_marked, span_groups
+from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun
 from tracecorr.link.losses.command_ends import list_command_ends
+from tracecorr.link.losses.hip_calls import THREAD, HipCalls
 from tracecorr.model import schema
 from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED, Flag
 
@@ -22,7 +23,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def list_late_logs(events: pl.DataFrame, ends: pl.DataFrame | None = None) -> pl.Series:
+def list_late_logs(events: pl.DataFrame, ends: pl.DataFrame | None = None, calls: HipCalls | None = None) -> pl.Series:
     """Return the processes (numbered by `LOG_OF_PROCESS`) of which the log begins in the middle of the run.
 
     That is so where it lacks the lines that the runtime prints first, and shows the end of what began before: the end
@@ -32,6 +33,7 @@ def list_late_logs(events: pl.DataFrame, ends: pl.DataFrame | None = None) -> pl
         events: rows in the order of time: file, offset, end_offset, process, thread, layer, name, source, flags,
             command, stream (handle), ring, packet_index, clock.
         ends: as `command_ends.list_command_ends` returns them, where they are known.
+        calls: those of `events`, where they are known.
     """
     rows = events.select(_COLUMNS)
     late = is_late(list_begun(events))
@@ -40,18 +42,19 @@ def list_late_logs(events: pl.DataFrame, ends: pl.DataFrame | None = None) -> pl
     asked = select_marked(rows, _OF_LOG if every else _OF_LOG & late)
     ends = list_command_ends(asked) if ends is None or asked.height < rows.height else ends
     early = ends.filter("early").select("file", "process")
-    found = early, _list_late_exits(asked, events), _list_late_packets(asked), _list_late_deletions(asked)
+    found = early, _list_late_exits(asked, events, calls), _list_late_packets(asked), _list_late_deletions(asked)
     return pl.concat(found).select(LOG_OF_PROCESS).to_series().unique()
 
 
-def list_late_files(events: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+def list_late_files(events: pl.DataFrame, calls: HipCalls, ends: pl.DataFrame) -> pl.DataFrame:
     """Return file, to_ns of the logs that begin in the middle of a run: when their first line was printed.
 
     Args:
         events: placed events, as for `list_late_logs`, with `ts_ns`.
+        calls: those of `events`.
         ends: as `command_ends.list_command_ends` returns them.
     """
-    late = list_late_logs(events, ends)
+    late = list_late_logs(events, ends, calls)
     columns = ("file", "process", "ts_ns", "layer", "source")
     if late.is_empty():
         return pl.DataFrame(schema={"file": events.schema["file"], "to_ns": pl.Int64})
@@ -72,7 +75,7 @@ def list_head_losses(late: pl.DataFrame) -> pl.DataFrame:
     return schema.LOSSES.conform(late.select("to_ns", source=pl.lit("amd_log")))
 
 
-def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame, calls: HipCalls | None) -> pl.DataFrame:
     """Return file, process of the exits of calls that their thread entered before the log begins.
 
     Up to ROCm 5.6 no line enters the first call of a process: an exit that is the first line of all tells nothing.
@@ -80,15 +83,16 @@ def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     Args:
         rows: those of logs that lack the beginning of their process.
         events: all rows.
+        calls: those of all rows, where they are known; a thread is of one process.
     """
     flags = pl.col("flags").fill_null(0)
-    is_call = (pl.col("layer") == "hip") & (pl.col("source") == "amd_log") & pl.col("thread").is_not_null()
+    is_call = (pl.col("layer") == "hip") & _OF_LOG & pl.col("thread").is_not_null()
     is_exit = is_call & (flags & int(Flag.EXIT_ONLY) > 0)
-    exits = rows.select(pl.col("file", "process", "thread", "offset").filter(is_exit))
+    exits = rows.select("file", "process", "thread", "offset").filter(rows.select(is_exit).to_series())
     if exits.is_empty():
         return exits.select("file", "process")
-    calls = rows.select(pl.col("file", "thread", "offset").filter(is_call), flags.filter(is_call))
-    entered = exits.join(list_first_enters(calls), on=["file", "thread"], how="left")
+    calls = calls or HipCalls.of(rows)
+    entered = exits.join(calls.first_enters, on=THREAD, how="left")
     early = (pl.col("offset") < pl.col("entered")).fill_null(value=True)
     lines = events.select("file", "offset", "source").filter(_OF_LOG & pl.col("file").is_in(exits["file"].implode()))
     begins = lines.group_by("file").agg(begins=pl.col("offset").min())
@@ -100,9 +104,10 @@ def _list_late_packets(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file, process of packets of rings whose first packets, and whose Created lines, are not in the log."""
     is_asked = (pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("clock") != "mono_raw")
     is_packet, made = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED
-    lines = rows.select(pl.col(*_RING, "packet_index", "name").filter(is_asked & (is_packet | made)))
-    rings = lines.group_by(_RING).agg(low=pl.col("packet_index").filter(is_packet).min(), made=made.any())
-    return rings.filter(pl.col("low") > 0, ~pl.col("made")).select("file", "process")
+    lines = rows.select(*_RING, "packet_index", "name").filter(rows.select(is_asked & (is_packet | made)).to_series())
+    packets = select_marked(lines, is_packet & pl.col("packet_index").is_not_null())
+    rings = span_groups(packets, _RING, "packet_index", "packet_index").filter(pl.col("first") > 0)
+    return rings.join(lines.filter(made), on=_RING, how="anti", nulls_equal=True).select("file", "process")
 
 
 def _list_late_deletions(rows: pl.DataFrame) -> pl.DataFrame:

@@ -6,11 +6,10 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.rows import number_rows
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.packet_gaps import drop_silent
 from tracecorr.model import schema
 
-_THREAD = ["file", "thread"]
 _SPAN = {"from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64}
 
 
@@ -59,22 +58,19 @@ def list_untold_losses(spans: pl.DataFrame, losses: pl.DataFrame, events: pl.Dat
     return schema.LOSSES.conform(untold.select("from_ns", "to_ns", source=pl.lit("amd_log")))
 
 
-def list_torn_calls(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
+def list_torn_calls(events: pl.DataFrame, calls: HipCalls, halves: pl.DataFrame) -> pl.DataFrame:
     """Return from_ns, to_ns, count of the missing lines of calls: between the half that is there and its neighbour.
 
     Args:
-        events: placed events as the reader gave them, with `thread`.
+        events: placed events as the reader gave them.
+        calls: those of `events`.
         halves: calls that lack one of their lines (`lossy_files.list_half_calls`).
     """
     if halves.is_empty():
         return pl.DataFrame(schema=_SPAN)
-    mine = pl.all_horizontal(pl.col(name).is_in(halves[name].unique().implode()) for name in _THREAD)
-    rows = events.select((pl.col("layer") == "hip") & mine).to_series().arg_true()
-    lines = events.select(*_THREAD, "offset")[rows]
-    thread, first = number_rows(lines, _THREAD)
+    rows, offset, (thread, first) = calls.rows["row"], calls.rows["offset"], calls.threads
     half = np.searchsorted(rows.to_numpy(), halves["row"].to_numpy())
-    asked = thread[half], lines["offset"].to_numpy()[half]
-    before, behind = native.find_beside(thread, len(first), lines["offset"].to_arrow(), *asked)
+    before, behind = native.find_beside(thread, len(first), offset.to_arrow(), thread[half], offset.to_numpy()[half])
     # The line before or behind each half, where its thread has one.
     other = np.where(halves["is_exit"].to_numpy(), before, behind)
     other = np.where(other < 0, half, other)

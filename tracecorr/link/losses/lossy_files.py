@@ -10,15 +10,16 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns, count_groups, select_marked, span_groups
-from tracecorr.link.losses.beginnings import is_late, list_begun, list_first_enters
+from tracecorr.align.rows import count_groups
+from tracecorr.link.losses.beginnings import is_late, list_begun
 from tracecorr.link.losses.captured_calls import drop_captured, list_captured_names
-from tracecorr.link.losses.command_ends import list_headless, list_unended
+from tracecorr.link.losses.command_ends import CommandLines, list_headless, list_unended
+from tracecorr.link.losses.hip_calls import LEAST_WHOLE, THREAD, HipCalls
 from tracecorr.link.losses.queue_losses import list_crowded, list_unanswered
 from tracecorr.model.kinds import HALF_SEEN, Flag
 
-# A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
-LEAST_WHOLE, LEAST_CALLS = 0.1, 5
+# A function that shows both lines of few of its calls (`LEAST_WHOLE`), in so many calls, prints one line only.
+LEAST_CALLS = 5
 # A log without threads may end in calls: those among so many last ones.
 _LAST_CALLS = 50
 # Where more of a log's calls that tell a duration tell another one, its release measures it otherwise.
@@ -28,12 +29,11 @@ LOST_SHARE = pl.col("alone") / (2 * pl.col("total") - pl.col("alone"))
 # Lines lack, and nothing tells how many: no share that matters, but not 0, as where none is known to lack.
 _FEW = 1e-9
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
-# Files are numbered below this.
-_FILES = 2**16
-_CALL_COLUMNS = ("file", "offset", "thread", "name", "flags")
 
 
-def find_losses(events: pl.DataFrame, halves: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+def find_losses(
+    events: pl.DataFrame, calls: HipCalls, halves: pl.DataFrame, lines: CommandLines, ends: pl.DataFrame
+) -> pl.DataFrame:
     """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
 
     What tells it is
@@ -47,17 +47,17 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame, ends: pl.DataFrame) 
 
     Args:
         events: rows with file, offset, process, thread, name, layer, source, flags, command.
+        calls: those of `events`.
         halves: as `list_half_calls` returns them.
+        lines: the lines of commands among `events`.
         ends: as `command_ends.list_command_ends` returns them.
     """
-    calls = select_calls(events)
     torn = halves.group_by("file").agg(alone=pl.len())
-    torn_files = calls.filter(pl.col("file").is_in(torn["file"].implode()))
-    counted = torn.join(_count_paired(torn_files).group_by("file").agg(pl.col("total").sum()), on="file")
-    shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=LOST_SHARE)
+    counted = torn.join(calls.paired.group_by("file").agg(pl.col("total").sum()), on="file")
+    shares = pl.concat([counted, _count_unmatched(calls.rows)]).select("file", lost=LOST_SHARE)
     # So far no other line is known to be missing.
     answers = list_unanswered(events), list_crowded(events)
-    unseen = (list_differing(calls), _list_endless(calls), list_unended(events), *answers)
+    unseen = (list_differing(calls.rows), _list_endless(calls.rows), list_unended(lines), *answers)
     others = [found.select("file", lost=pl.lit(_FEW)) for found in unseen]
     headless = list_headless(ends).group_by("file").agg(lost=pl.col("share").first())
     return add_shares(shares, headless, *others)
@@ -127,7 +127,7 @@ def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:
     return counted.filter(pl.col("marked") == 0, pl.col("total") >= LEAST_CALLS)
 
 
-def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
+def list_half_calls(events: pl.DataFrame, calls: HipCalls) -> pl.DataFrame:
     """Return the calls that lack one of their lines because it was lost: row (of `events`), file, offset, thread, name.
 
     With them `is_exit`: whether the exit is what is there. No line was lost where
@@ -138,52 +138,28 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
     - the call is captured into a graph (`captured_calls`).
 
     Args:
-        events: rows as the reader gave them: file, offset, process, thread, name, layer, source, flags.
+        events: rows as the reader gave them: process, name, and others.
+        calls: those of `events`.
     """
-    calls = select_calls(events.with_row_index("row"), "row")
-    calls = select_marked(calls, pl.col("thread").is_not_null())
+    mine = calls.threaded
     offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
-    alone = calls.filter(pl.col("flags") & HALF_SEEN > 0).with_columns(is_exit=is_exit)
+    alone = mine.rows.filter(pl.col("flags") & HALF_SEEN > 0).with_columns(is_exit=is_exit)
     if not alone.is_empty():
-        ends = span_groups(calls, ["file", "thread"], "offset", "offset")
-        alone = alone.join(_count_paired(calls), on=["file", "name"], how="semi").join(ends, on=["file", "thread"])
-        alone = alone.join(list_first_enters(calls), on=["file", "thread"], how="left", maintain_order="left")
+        alone = alone.join(mine.paired, on=["file", "name"], how="semi").join(mine.extents, on=THREAD)
+        alone = alone.join(mine.first_enters, on=THREAD, how="left", maintain_order="left")
         is_early = (offset < pl.col("entered")).fill_null(value=True) & is_late(list_begun(events))
         at_start = (offset == pl.col("first")) | is_early
         at_end = pl.when("is_exit").then(at_start).otherwise(offset == pl.col("last"))
-        alone = drop_captured(alone.with_columns(events["process"].gather(alone["row"])).filter(~at_end), events, calls)
+        alone = alone.with_columns(events["process"].gather(alone["row"])).filter(~at_end)
+        alone = drop_captured(alone, events, mine.rows)
     return alone.select("row", "file", "offset", "thread", "name", "is_exit").sort("row")
-
-
-def _count_paired(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return file, name, total (calls) of the functions that show both lines of their calls, as a rule."""
-    names = count_groups(calls, ["file", "name"], pl.col("flags") & HALF_SEEN > 0)
-    return names.filter(pl.col("total") - pl.col("marked") >= LEAST_WHOLE * pl.col("total"))
-
-
-def select_lossy(rows: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of files that lost lines with `lost`: the share of lines that lack there.
-
-    Args:
-        rows: columns file, and others.
-        losses: as `find_losses` returns them.
-    """
-    lossy = select_marked(rows, pl.col("file").is_in(losses["file"].implode()))
-    shares = attach_columns(pl.DataFrame(height=_FILES), losses, "file")["lost"]
-    return lossy.with_columns(lost=shares.gather(lossy["file"]))
-
-
-def select_calls(events: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Return the HIP calls of the log: file, offset, thread, name, flags (0 where they have none), and more columns."""
-    mine = events.select((pl.col("layer") == "hip") & (pl.col("source") == "amd_log")).to_series()
-    return events.select(*more, *_CALL_COLUMNS).filter(mine).with_columns(pl.col("flags").fill_null(0))
 
 
 def list_differing(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the calls whose exit tells another duration, in logs in which few do."""
+    if not (calls["flags"] & _DIFFERS > 0).any():
+        return calls.clear()
     told = calls.filter(pl.col("flags") & (_TOLD | _DIFFERS) > 0)
     differs = pl.col("flags") & _DIFFERS > 0
-    if not told.select(differs.any()).item():
-        return calls.clear()
     share = told.group_by("file").agg(false=differs.mean()).filter(pl.col("false") < _MOST_FALSE)
     return told.filter(differs).join(share, on="file", how="semi")

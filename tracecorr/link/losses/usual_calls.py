@@ -44,21 +44,31 @@ def list_rare(damaged: pl.DataFrame) -> pl.DataFrame:
     return damaged.filter(few & many).select("event")
 
 
-def count_held(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
-    """Return how many rows of each kind (a number for layer and name) each call holds: event, kind, held; sorted.
+def number_kinds(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows in some calls: parent, kind (a number for layer and name).
 
     Args:
         damaged: calls of files that lost lines: event.
         inner: rows in calls: parent, layer, child (their name).
     """
     inside = select_rows(inner, damaged["event"], "parent")
-    codes, first = number_rows(inside, ["layer", "child"])
+    codes, _ = number_rows(inside, ["layer", "child"])
+    return inside.select("parent", kind=pl.Series(codes))
+
+
+def count_held(inside: pl.DataFrame) -> pl.DataFrame:
+    """Return how many rows of each kind each call holds: event, kind, held; sorted.
+
+    Args:
+        inside: as `number_kinds` returns them.
+    """
+    kinds = int(inside["kind"].max() or 0) + 1  # type: ignore[arg-type]
     # One number for call and kind: equal ones side by side are what one call holds of one kind.
-    pairs = inside["parent"].to_numpy() * len(first)
-    pairs += codes
+    pairs = inside["parent"].to_numpy() * kinds
+    pairs += inside["kind"].to_numpy()
     pairs.sort()
     runs, sizes = _count_runs(pairs)
-    event, kind = np.divmod(runs, max(len(first), 1))
+    event, kind = np.divmod(runs, kinds)
     return pl.DataFrame({"event": event, "kind": kind, "held": sizes})
 
 
@@ -125,25 +135,23 @@ def _count_runs(values: Ints) -> tuple[Ints, Ints]:
     return values[first], np.diff(np.append(first, len(values)))
 
 
-def list_disordered(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+def list_disordered(damaged: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (event) that hold rows in an order in which hardly any other call of their name holds them.
 
     What counts is where a call holds the first row of each kind. Lost lines change no order.
 
     Args:
         damaged: calls of files that lost lines: event, name.
-        inner: rows in calls, in the order of their lines: parent, layer, child (their name).
+        inside: the rows in them, in the order of their lines, as `number_kinds` returns them.
     """
     if damaged.is_empty():
         return damaged.select("event")
-    inside = select_rows(inner, damaged["event"], "parent")
-    codes, _ = number_groups(inside, ["layer", "child"])
-    calls, kinds, starts = _list_first_kinds(inside["parent"].to_numpy(), codes)
+    calls, kinds, starts = _list_first_kinds(inside["parent"].to_numpy(), inside["kind"].to_numpy())
     names = damaged.select(pl.col("name").cast(CAT))[_rows_of(damaged, calls)]
     # Many calls show few orders.
     numbers, first = _number_orders(names, kinds, starts)
     ends = np.append(starts, len(kinds))[first + 1]
-    shown = [kinds[start:end] for start, end in zip(starts[first], ends, strict=True)]
+    shown = [kinds[start:end].tolist() for start, end in zip(starts[first], ends, strict=True)]
     orders = pl.DataFrame({"kind": shown, "calls": np.bincount(numbers, minlength=len(first))}, schema=_ORDER)
     odd = _list_odd(orders.with_columns(names[first].to_series()).with_row_index("number"))["number"]
     return pl.DataFrame({"event": calls[np.isin(numbers, odd.to_numpy())]})

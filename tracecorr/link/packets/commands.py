@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
-from tracecorr.align.rows import Places, count_groups, select_marked
+from tracecorr.align.rows import Places, number_rows, select_marked
 from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.packets.nested_commands import return_to_outer
@@ -187,18 +188,17 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
     They are those of the pointer's next use, whose line was lost.
     """
     is_lossy = pl.col("file").is_in(losses["file"].implode())
-    asked = wanted.select(pl.col("event", "file", "kind").filter(is_lossy & pl.col("command").is_not_null()))
+    is_asked = wanted.select(is_lossy & pl.all_horizontal(pl.col("command", "kind").is_not_null())).to_series()
+    asked = wanted.select("event", "file", "kind").filter(is_asked)
     if asked.is_empty():
         return found
     events = asked["event"].to_numpy()
     ended = np.zeros(events.max() + 1, dtype=np.bool_)
     ended[select_marked(found.select("event", "file"), is_lossy)["event"].to_numpy()] = True
-    counts = count_groups(asked.with_columns(ended=ended[events]), ["file", "kind"], pl.col("ended"))
-    endless = counts.filter(pl.col("marked") / pl.col("total") < _ENDS)
-    if endless.is_empty():
-        return found
-    doubtful = asked.join(endless, on=["file", "kind"], how="semi")
-    return select_rows(found, doubtful["event"], chosen=False)
+    codes, first = number_rows(asked, ["file", "kind"])
+    total, shown = native.count_groups(codes, len(first), ended[events])
+    doubtful = asked["event"].filter(pl.Series((shown / total < _ENDS)[codes]))
+    return select_rows(found, doubtful, chosen=False)
 
 
 def add_lost_enqueues(

@@ -27,10 +27,11 @@ def fill_store_rings(records: pl.DataFrame) -> pl.DataFrame:
         records: part events with `source`, `process` and `thread`.
     """
     columns = ("process", "thread", "arg", "ring", "packet_index", "stamp_ns", "file", "offset", "layer", "name")
-    rows = records.select(columns).with_row_index("_row")
-    handles = rows.filter((pl.col("layer") == "doorbell") & pl.col("ring").is_null())
-    if handles.is_empty():
+    is_nameless = records.select((pl.col("layer") == "doorbell") & pl.col("ring").is_null()).to_series()
+    if not is_nameless.any():
         return records.with_columns(ring_learned=pl.lit(False))
+    rows = records.select(columns).with_row_index("_row")
+    handles = rows.filter(is_nameless)
     stores = handles.drop_nulls(["thread", "arg", "packet_index"]).sort("stamp_ns", maintain_order=True)
     lines = rows.filter(IS_PACKET)
     lines = lines.drop_nulls(["thread", "ring", "packet_index"]).sort("file", "offset")

@@ -42,10 +42,12 @@ def complete_indexes(
         unplaced: processes with packets that may be on any of their rings (`queue_addresses.name_rings`).
     """
     mine = IS_PACKET & (pl.col("source") == "amd_log") & (pl.col("clock") != "mono_raw")
-    rows = records.select(_COLUMNS).with_row_index("_row").filter(pl.col("layer") == "aql")
-    lines = rows.filter(mine & pl.col("ring").is_not_null())
-    if _are_whole(lines["packet_index"]):
+    named = mine & pl.col("ring").is_not_null()
+    # Most logs of today's releases are asked for no more than this.
+    if _are_whole(records.select(pl.col("packet_index").filter(named)).to_series()):
         return records.with_columns(index_counted=pl.lit(False))
+    rows = records.select(_COLUMNS).with_row_index("_row").filter(pl.col("layer") == "aql")
+    lines = rows.filter(named)
     lines = add_turns(_add_generations(lines, rows, records, _list_late(records)), records, _RING)
     placed = ~pl.col("process").is_in(list(unplaced)).fill_null(value=False)
     lines = lines.with_columns(made=pl.col("made") & placed)

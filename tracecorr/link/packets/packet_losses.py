@@ -5,8 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import IS_PACKET
-from tracecorr.link.losses.command_ends import list_command_ends
+from tracecorr.link.losses.command_ends import CommandLines, list_command_ends
 from tracecorr.link.losses.early_returns import drop_early_returns
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
 from tracecorr.link.packets.packet_order import find_earliest
@@ -35,9 +36,11 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     ).sort("stamp_ns", "file", "offset")
     # Pieces of one log come in any order, and what a command is enqueued and ended by has to be in that of time.
     others = records.select(_CALLS).filter((pl.col("layer") == "hip") | pl.col("name").is_in(BEGINNINGS))
-    halves = drop_early_returns(list_half_calls(records), records, list_packet_gaps(rows))
+    calls = HipCalls.of(records)
+    halves = drop_early_returns(list_half_calls(records, calls), records, list_packet_gaps(rows))
     events = pl.concat([others, rows.select(_CALLS)])
-    lossy = find_losses(events, halves, list_command_ends(events))
+    lines = CommandLines.of(events)
+    lossy = find_losses(events, calls, halves, lines, list_command_ends(events, lines))
     found = (
         lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows),
         _list_unwritten(rows), _list_repeated(rows),

@@ -23,6 +23,8 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     Args:
         records: part events with `source`, `process`, `thread`, `index_counted`, and the ring of doorbell stores.
     """
+    if not (records["layer"] == "doorbell").any():
+        return records
     rows = records.select(*_COLUMNS, "source", "index_counted").with_row_index("_row").drop_nulls(_WRITER)
     lines = rows.filter(IS_PACKET & (pl.col("source") == "amd_log"))
     stores = rows.filter(pl.col("layer") == "doorbell").drop_nulls("packet_index")

@@ -138,7 +138,7 @@ def _select_worked(pairs: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFra
 def _told_calls(events: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (parent) whose exit tells their duration, of functions that enqueue one command a call."""
     hip = (pl.col("layer") == "hip") & (pl.col("flags").fill_null(0) & int(Flag.SPAN_TOLD) > 0)
-    told = events.select(pl.col("name", "event").filter(hip)).rename({"event": "parent"})
+    told = events.select("name", parent="event").filter(events.select(hip).to_series())
     enqueued = (pl.col("layer") == "command") & (pl.col("name") != COMPLETE)
     inside = np.sort(events.select(pl.col("parent").filter(enqueued).drop_nulls()).to_series().to_numpy())
     twice = pl.Series(inside[1:][inside[1:] == inside[:-1]])

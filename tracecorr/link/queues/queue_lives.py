@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups, number_rows
+from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups, number_rows, select_groups
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.link.queues.creation_joins import join_creations
@@ -252,10 +252,8 @@ def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFram
     other = ids.with_columns(before).filter(pl.col("log_id") != pl.col("log_id_before"))
     other = other.rename({"last_ns_before": "before_ns"})
     packets = printed.drop_nulls("packet_index")
-    named = packets.join(
-        ids.filter(pl.col("file").n_unique().over(keys) > 1).select(keys).unique(), on=keys, how="semi"
-    )
-    packets = packets.join(ids.select(keys).unique(), on=keys, how="anti")
+    named = select_groups(packets, keys, ids.filter(pl.col("file").n_unique().over(keys) > 1))
+    packets = select_groups(packets, keys, ids, chosen=False)
     falls = [_find_falls(packets), _find_falls(named).filter(pl.col("file") != pl.col("file_before"))]
     again = pl.concat(falls)
     starts = pl.concat([part.select(*keys, "before_ns", starts_ns="ts_ns") for part in (other, again)])

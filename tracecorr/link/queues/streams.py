@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import fill_columns, list_groups, select_marked
+from tracecorr.align.rows import fill_columns, list_groups, number_rows, select_marked
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.kinds import (
@@ -66,7 +68,8 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     enqueues = is_command & ~pl.col("name").is_in(COMMAND_MENTIONS)
     twice = (pl.col("stream") == NULL_STREAM) & enqueues.any().over("process")
     is_other = is_command | ((pl.col("layer") == "hip") & ~twice)
-    others = list_groups(named.select(pl.col("process", "stream").filter(is_other)), ["process", "stream"])
+    others = named.select("process", "stream").filter(named.select(is_other).to_series())
+    others = list_groups(others, ["process", "stream"])
     others = others.rename({"stream": "handle"})
     for known in (created, _list_null_handles(named)):
         others = others.join(known, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
@@ -209,10 +212,13 @@ def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.
     named = events["stream_id"].gather(launches["command_event"]).is_not_null()
     is_placed = pl.col("stream").is_not_null() & pl.col("queue").is_not_null()
     both = select_marked(launches.select("stream", "queue", "packet_ns", named=named), is_placed)
-    return both.group_by("stream", "queue", maintain_order=True).agg(
-        from_ns=pl.col("packet_ns").min(), to_ns=pl.col("packet_ns").max(),
-        evidence=pl.when(pl.col("named").all()).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),
-    )  # fmt: skip
+    codes, first = number_rows(both, ["stream", "queue"])
+    at = both["packet_ns"].to_numpy()
+    begun, ended = native.span_groups(codes, first, at, at)
+    packets, shown = native.count_groups(codes, len(first), both["named"].to_numpy())
+    return both.select("stream", "queue")[first].with_columns(
+        from_ns=begun, to_ns=ended, evidence=pl.Series(np.where(shown == packets, RECORDED, DERIVED), dtype=pl.String)
+    )
 
 
 def list_asked_priorities(stream_queues: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:

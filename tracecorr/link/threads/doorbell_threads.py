@@ -72,6 +72,11 @@ def match_doorbells(lines: pl.DataFrame, stores: pl.DataFrame) -> tuple[pl.DataF
     return (found if len(found) or rest.is_empty() else _by_order(rest, lines)), untimely
 
 
+def no_matches() -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return what `match_doorbells` does where there is no store."""
+    return pl.DataFrame(schema=_SHAPE), pl.DataFrame(schema={name: _SHAPE[name] for name in (*LOG_THREAD, "tid_key")})
+
+
 def _pair_by_ring(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Return each store beside each line of its ring and index, with their numbers `store` and `line`."""
     sides = (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import attach_columns, fill_columns, fold_constants, number_groups
+from tracecorr.align.rows import attach_columns, fill_columns, fold_constants, number_rows, select_marked
 from tracecorr.link.threads.lives import LOG_THREAD, number_lives
 from tracecorr.link.threads.thread_map import Identities
 
@@ -20,8 +19,9 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
         identities: threads and processes of the capture.
     """
     columns = records.select("source", "file", "pid", "tid", "stamp_ns").with_row_index("_row")
-    log = columns.filter(pl.col("source") == "amd_log")
-    trace = number_lives(columns.filter(pl.col("source") != "amd_log"), identities.lives, identities.births)
+    is_log = pl.col("source") == "amd_log"
+    log, trace = (select_marked(columns, mark) for mark in (is_log, ~is_log))
+    trace = number_lives(trace, identities.lives, identities.births)
     host = {"host_tid": pl.col("tid").cast(pl.UInt32), "host_pid": pl.col("tgid").cast(pl.UInt32)}
     keys = identities.trace_threads.select("thread", "process", "tid_key", **host)
     trace = trace.join(keys, on="tid_key", how="left", maintain_order="left")
@@ -36,9 +36,11 @@ def _attach_log(log: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Return `log` with the thread that used each line's address at its time."""
     split = threads.filter(pl.len().over(LOG_THREAD) > 1)
     whole = threads.join(split.select(LOG_THREAD).unique(), on=LOG_THREAD, how="anti")
-    codes, groups = number_groups(log, ["file", "pid", "tid"])
-    owners = groups.join(whole, left_on=groups.columns, right_on=LOG_THREAD, how="left", maintain_order="left")
-    rows = pl.Series(codes.astype(np.uint32))
+    place = ["file", "pid", "tid"]
+    codes, first = number_rows(log, place)
+    groups = log.select(place)[first]
+    owners = groups.join(whole, left_on=place, right_on=LOG_THREAD, how="left", maintain_order="left")
+    rows = pl.Series(codes)
     joined = log.with_columns(
         pl.lit(owners[name].first(), owners[name].dtype).alias(name)
         if owners[name].n_unique() == 1
@@ -47,10 +49,10 @@ def _attach_log(log: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     )
     if split.is_empty():
         return joined
-    shared = joined.select(pl.int_range(pl.len()).alias("_place"), "file", "pid", "tid",
+    shared = joined.select(pl.int_range(pl.len()).alias("_place"), *place,
                            stamp_ns=pl.col("stamp_ns").fill_null(0))  # fmt: skip
     found = shared.sort("stamp_ns").join_asof(
-        split.sort("from_ns"), left_on="stamp_ns", right_on="from_ns", by_left=["file", "pid", "tid"],
+        split.sort("from_ns"), left_on="stamp_ns", right_on="from_ns", by_left=place,
         by_right=LOG_THREAD, check_sortedness=False,
     )  # fmt: skip
     return fill_columns(joined, found.select("_place", *_OWNERS).drop_nulls("thread"), "_place")

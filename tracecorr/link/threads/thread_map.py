@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from tracecorr.align.rows import list_groups
-from tracecorr.link.threads.doorbell_threads import match_doorbells, select_lines, select_stores
+from tracecorr.link.threads.doorbell_threads import match_doorbells, no_matches, select_lines, select_stores
 from tracecorr.link.threads.lives import LIFE, LOG_THREAD, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.threads.thread_creation import list_clone_addresses
 from tracecorr.link.threads.thread_owners import NO_NAME, list_births
@@ -124,7 +124,8 @@ def _match_free(
     """Ask the doorbells about the threads that nothing else names: which are one, and which are two."""
     unknown = free.join(exact, on=["life", "log_tid"], how="anti").select(LOG_THREAD)
     stores = select_stores(trace).join(exact.select(tid_key="tid"), on="tid_key", how="anti")
-    unknown = unknown.clear() if stores.is_empty() else unknown
+    if stores.is_empty():
+        return no_matches()
     return match_doorbells(select_lines(log, unknown), stores)
 
 
