@@ -38,7 +38,7 @@ from tracecorr.link.losses.usual_calls import (
     list_underfull,
 )
 from tracecorr.model.hip_names import is_internal
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import QUEUE_CREATED, Flag
 
 _TOLD = int(Flag.SPAN_TOLD)
 
@@ -131,7 +131,7 @@ def _list_unlikely(
     held = count_held(damaged, inner)
     found = pl.concat([
         _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_overstored(damaged, events),
-        list_longest(damaged),
+        list_longest(_mark_making(damaged, inner), "makes_queue"),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
         list_disordered(damaged, inner), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
         select_rows(doubtful.select("event"), list_foreign_ends(events["parent"], ends, losses)),
@@ -246,15 +246,22 @@ def _count_enclosing(ended: pl.DataFrame, outer: pl.DataFrame, keys: list[str]) 
     return count_groups(ended, keys).join(count_groups(outer, keys).rename({"total": "enclosing"}), on=keys)
 
 
-def list_longest(damaged: pl.DataFrame) -> pl.DataFrame:
+def _mark_making(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls with `makes_queue`: whether they hold the making of a queue, which takes long."""
+    makers = inner.select(pl.col("parent").filter(pl.col("child") == QUEUE_CREATED)).to_series()
+    return damaged.with_columns(makes_queue=pl.col("event").is_in(makers.implode()))
+
+
+def list_longest(damaged: pl.DataFrame, *more: str) -> pl.DataFrame:
     """Return the longest calls (event) of each name, as many as may be false: two lost lines make a false call of two.
 
     Where very many lines were lost, at least one.
 
     Args:
         damaged: calls of files that lost lines: event, file, name, dur_ns, lost (the share of lines that lack).
+        more: further columns; calls that differ there are not compared.
     """
-    name = ["file", "name"]
+    name = ["file", "name", *more]
     most = damaged["lost"].max()
     # Of no name there are more calls than of all.
     if most is None or (most < MOST_LOST and 2 * most**2 * damaged.height < 1):  # type: ignore[operator]
