@@ -13,7 +13,7 @@ from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.joins import select_rows
 from tracecorr.align.rows import attach_columns, count_groups, number_rows, select_marked, span_groups
 from tracecorr.link.losses.bursts import has_bursts, list_burst_calls, list_gaps, number_packet_gaps
-from tracecorr.link.losses.call_stores import list_overstored
+from tracecorr.link.losses.call_stores import list_misplaced, list_overstored
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.doubled_creations import list_doubled
 from tracecorr.link.losses.lossy_files import (
@@ -55,7 +55,7 @@ def open_false_calls(
     - in a log that lost lines: that hold more of something (commands, packets, doorbell stores) than is usual for their
       name, or are among the longest of their name, as many as may be false, or lack what most of their name hold, or
       lie over a place at which several threads or queues lost lines, or hold rows in another order than others, or two
-      requests for one queue, or a count of the queues of which nothing came; where it lost many, all that hold nothing,
+      requests for one queue, or a count of the queues of which nothing came, or an ioctl of another function; where it lost many, all that hold nothing,
       and all of functions of which few others are left. Calls whose exit tells their duration are not,
     - that hold the end of a command whose beginning was lost.
 
@@ -131,6 +131,7 @@ def _list_unlikely(
     held = count_held(damaged, inner)
     found = pl.concat([
         _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_overstored(damaged, events),
+        list_misplaced(damaged, calls, events),
         list_longest(_mark_making(damaged, inner), "makes_queue"),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
         list_disordered(damaged, inner), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
