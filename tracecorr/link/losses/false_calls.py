@@ -55,8 +55,9 @@ def open_false_calls(
     - in a log that lost lines: that hold more of something (commands, packets, doorbell stores) than is usual for their
       name, or are among the longest of their name, as many as may be false, or lack what most of their name hold, or
       lie over a place at which several threads or queues lost lines, or hold rows in another order than others, or two
-      requests for one queue, or a count of the queues of which nothing came, or an ioctl of another function; where it lost many, all that hold nothing,
-      and all of functions of which few others are left. Calls whose exit tells their duration are not,
+      requests for one queue, or a count of the queues of which nothing came, or an ioctl of another function; where it
+      lost many, all that hold nothing, and all of functions of which few others are left. Calls whose exit tells their
+      duration are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
