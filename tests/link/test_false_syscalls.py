@@ -328,6 +328,9 @@ HIP = of_log("hipSetDevice", "hip", 10, 5)
 LAUNCHES = [of_log("hipLaunchKernel", "hip", 600 + 10 * n, 5) for n in range(5)]
 NAMELESS = [{**row, "process": None, "thread": None} for row in LAUNCHES]
 OTHERS_STORES = [{**row, "process": 1} for row in stores(0, 1, 2, at=3000, doorbell=2)]
+BOTH_LACK = [
+    row for bell in (1, 2) for at, *of in ((400, 0, 1), (900, 4, 5)) for row in stores(*of, at=at, doorbell=bell)
+]
 # Its enter was lost, long behind the long call.
 LONE = call(CREATE, 2950, None, int(Flag.EXIT_ONLY))
 
@@ -338,6 +341,8 @@ LONE = call(CREATE, 2950, None, int(Flag.EXIT_ONLY))
         pytest.param([], [], id="a long call alone"),
         pytest.param([*stores(0, 1, at=400), *stores(4, 5, at=900), HIP], [0], id="indexes that lack"),
         pytest.param([*stores(0, 1, at=400), *stores(4, 5, at=900)], [], id="whose process no log tells"),
+        pytest.param(BOTH_LACK, [0], id="of two doorbells, whose process no log tells"),
+        pytest.param([*BOTH_LACK, *stores(0, 2, at=3000, doorbell=3)], [], id="as graphs do again and again"),
         pytest.param([*stores(0, 1, at=400), *stores(2, 3, at=900), HIP], [], id="none lacks"),
         pytest.param([*stores(0, 2, 1, at=400), *stores(3, at=900), HIP], [], id="out of order"),
         pytest.param([*stores(0, 4, at=300), *stores(5, at=900), HIP], [], id="at another time"),

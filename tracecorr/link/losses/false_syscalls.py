@@ -233,7 +233,8 @@ def _of_bursts(
     """
     gaps = _list_gaps(enters, exits, events)
     # A filter leaves out enters more often than exits: these count where both are missing.
-    both = pl.concat([gaps.filter(pl.col("file").is_in(enters["file"].implode())), stores.drop("missing")])
+    told, stores = stores.filter("told").select(gaps.columns), stores.select(gaps.columns)
+    both = pl.concat([gaps.filter(pl.col("file").is_in(enters["file"].implode())), told])
     low = pl.col("ts_ns")
     spans = ended.with_columns(pl.col("thread").cast(pl.Int64), low=low, high=low + pl.col("dur_ns"))
     found = list_burst_calls(spans.select("event", "file", "low", "high"), both)
@@ -242,7 +243,7 @@ def _of_bursts(
     odd = spans.filter(pl.col("dur_ns") > least)
     lacks = not (enters.is_empty() and exits.is_empty())
     unstored = list_unstored(odd, events, lacks=lacks)
-    return pl.concat([found, _list_over_others(odd, pl.concat([gaps, stores.drop("missing")])), unstored])
+    return pl.concat([found, _list_over_others(odd, pl.concat([gaps, stores])), unstored])
 
 
 def _list_over_others(spans: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:

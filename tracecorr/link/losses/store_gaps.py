@@ -24,11 +24,11 @@ _MOST_SINGLE = 2
 _DOORBELL = ["process", "arg"]
 _SIDE = ["process", "thread", "ts_ns"]
 _GAP = {"file": pl.UInt16, "thread": pl.Int64, "low": pl.Int64, "high": pl.Int64, "weight": pl.Float64}
-_GAPS = {**_GAP, "missing": pl.Int64}
+_GAPS = {**_GAP, "missing": pl.Int64, "told": pl.Boolean}
 
 
 def list_store_gaps(events: pl.DataFrame) -> pl.DataFrame:
-    """Return where the indexes stored to a doorbell leave numbers out, in processes of which the log tells its calls.
+    """Return where the indexes stored to a doorbell leave numbers out; where no log tells the calls, only at one place.
 
     HIP stores once for each packet, but for those of a graph: what a graph launch may have written is no gap. Pages of
     several CPUs are several files: in which one a store lacks is told where those on both sides of it are in one.
@@ -38,7 +38,7 @@ def list_store_gaps(events: pl.DataFrame) -> pl.DataFrame:
             source.
 
     Returns: file, thread (a number below 0 for each doorbell), low, high (ns), weight (1), as `bursts` takes them, and
-        missing (so many indexes).
+        missing (so many indexes), told (whether the log tells the calls of the process).
     """
     stores = events.select("file", *_DOORBELL, "ts_ns", "packet_index", "err_lo_ns", "layer", "source").filter(
         (pl.col("layer") == "doorbell") & (pl.col("source") == "ftrace")
@@ -72,21 +72,31 @@ def _is_made_between(stores: pl.DataFrame, events: pl.DataFrame) -> Mask:
 
 
 def _drop_graphs(gaps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Return the gaps of processes whose calls the log tells, during which it tells no launch of a graph.
+    """Return the gaps that no launch of a graph explains, with `told`: whether a log tells the calls of the process.
 
     A log that names no process may be that of any. On an unknown clock each launch may be meant.
     """
     calls = _list_calls(events)
     named = calls["process"].unique()
     told = pl.lit(value=True) if named.null_count() else pl.col("process").is_in(named.implode())
-    gaps = gaps.filter(told)
+    gaps = gaps.with_columns(told=told & pl.lit(not calls.is_empty()))
+    untold, gaps = _list_at_one_place(gaps.filter(~pl.col("told"))), gaps.filter("told")
     spans = _list_graphs(calls)
-    if calls.is_empty() or (len(spans) and gaps["err_lo_ns"].null_count()):
-        return gaps.clear()
+    if len(spans) and gaps["err_lo_ns"].null_count():
+        return untold
     explained, _ = pair_spans(gaps.select(pl.lit(0, pl.UInt16).alias("file"), "low", "high"), spans, ["file"])
     kept = np.ones(gaps.height, dtype=np.bool_)
     kept[explained] = False
-    return gaps.filter(pl.Series(kept))
+    return pl.concat([gaps.filter(pl.Series(kept)), untold])
+
+
+def _list_at_one_place(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return the gaps of processes all of whose gaps meet, those of two doorbells at least.
+
+    A program that launches graphs does so again and again: each launch leaves out indexes of one doorbell.
+    """
+    meet = pl.col("low").max() < pl.col("high").min()
+    return gaps.filter((meet & (pl.col("thread").n_unique() > 1)).over("process"))
 
 
 def _list_calls(events: pl.DataFrame) -> pl.DataFrame:
@@ -115,7 +125,7 @@ def measure_losses(gaps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         gaps: as `list_store_gaps` returns them.
         events: as for `list_unstored`.
     """
-    single = gaps.filter(pl.col("missing") <= _MOST_SINGLE)
+    single = gaps.filter("told", pl.col("missing") <= _MOST_SINGLE)
     if single.is_empty():
         return pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
     is_store = (pl.col("layer") == "doorbell") & (pl.col("source") == "ftrace")
