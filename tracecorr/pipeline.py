@@ -196,6 +196,7 @@ def _build_tables(
         _list_unproven(capture),
         damaged,
         list_trace_losses(pl.concat([losses, spans]), damaged),
+        losses.filter(pl.col("source") == "amd_log"),
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
@@ -327,20 +328,23 @@ def _sum_ledger(ledger: pl.DataFrame) -> pl.DataFrame:
 
 
 def _place_losses(parts: Parts, maps: Mapping[str, ClockMap]) -> pl.DataFrame:
-    """Put the spans that traces lost on the common clock, each by the clock of its trace."""
+    """Put the spans that traces and logs lost on the common clock, each by its own."""
     # Other readers of losses took CLOCK_MONOTONIC itself.
-    placed = [_place_span(part, maps) if part.source == "ftrace" else part.stored.losses for part in parts.each]
+    placed = [
+        _place_span(part, maps) if part.source in ("ftrace", "amd_log") else part.stored.losses for part in parts.each
+    ]
     return pl.concat([schema.LOSSES.empty(), *placed])
 
 
 def _place_span(trace: SourcePart, maps: Mapping[str, ClockMap]) -> pl.DataFrame:
-    """Return the spans that one trace lost, on the common clock; an open side reaches to the end of the trace."""
+    """Return the spans that one trace or log lost, on the common clock; an open side reaches to its end."""
     losses = trace.stored.losses
     if losses.is_empty():
         return losses
     stamp, name = pl.col("stamp_ns"), pl.col("clock").drop_nulls().first().cast(pl.String)
     first, last, own = trace.read_events(("stamp_ns", "clock")).select(stamp.min(), last=stamp.max(), own=name).row(0)
-    clock = maps.get(f"ftrace:{own or 'unknown'}")
+    # Of a log those of HIP's lines; ROCr's show another clock.
+    clock = maps.get(f"{trace.source}:{'mono' if trace.source == 'amd_log' else own or 'unknown'}")
     if first is None or clock is None:
         # A trace without any record tells no clock.
         return losses.with_columns(pl.lit(None, pl.Int64).alias(side) for side in ("from_ns", "to_ns"))

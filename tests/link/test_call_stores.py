@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.losses.call_stores import list_overstored, list_stores
+from tracecorr.link.losses.call_stores import list_misplaced, list_overstored, list_stores
+from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.model.schema import CAT
 
 _TYPES: dict[str, Any] = {
@@ -56,3 +57,24 @@ def test_a_call_in_which_its_thread_stored_more_often_than_in_others_is_two() ->
 
 def test_calls_of_threads_whose_stores_the_trace_does_not_show_tell_nothing_of_others() -> None:
     assert list_overstored(_damaged(), _events([(120, 1), (220, 1)])).is_empty()
+
+
+@pytest.mark.parametrize(
+    ("asked", "others", "expected"), [
+        pytest.param([5], 10, [5], id="one alone"),
+        pytest.param([5], 8, [], id="of few"),
+        pytest.param([5, 7], 10, [], id="others hold it too"),
+        pytest.param([], 10, [], id="none"),
+    ],
+)  # fmt: skip
+def test_a_call_that_holds_a_request_of_another_function_is_two(
+    asked: list[int], others: int, expected: list[int]
+) -> None:
+    """All requests of that kind but for these lie in calls of hipMalloc, which tell their duration."""
+    waits = _events([]).rows()
+    mallocs = [("hip", "hipMalloc", "amd_log", 10_000_000 + 100_000 * n, 50_000, 1, 0, 0) for n in range(others)]
+    at = [100_000 * n + 30_000 for n in asked] + [10_000_000 + 100_000 * n + 10_000 for n in range(others)]
+    requests = [("ioctl", "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", "ftrace", ns, 5, 1, 0, 0) for ns in at]
+    events = pl.DataFrame([*waits, *mallocs, *requests], schema=_TYPES, orient="row").with_row_index("event")
+    calls = HipCalls(events.filter(pl.col("layer") == "hip").select("name", row="event"))
+    assert list_misplaced(_damaged(), calls, events)["event"].to_list() == expected

@@ -13,18 +13,29 @@ from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _TYPES: dict[str, Any] = {
     "layer": CAT, "name": CAT, "ts_ns": pl.Int64, "parent": pl.Int64, "thread": pl.UInt32, "process": pl.UInt32,
-    "err_lo_ns": pl.UInt32, "err_hi_ns": pl.UInt32,
+    "err_lo_ns": pl.UInt32, "err_hi_ns": pl.UInt32, "arg": pl.UInt64,
 }  # fmt: skip
 
 
-def _doubled(requests: list[tuple[int, int]], damaged: tuple[int, ...] = (0, 1, 2, 3)) -> list[int]:
-    """Return which of four calls of thread 1, each making a queue, are two, by these requests (time, thread)."""
+def _doubled(
+    requests: list[tuple[int, int]],
+    damaged: tuple[int, ...] = (0, 1, 2, 3),
+    mapped: tuple[tuple[int, int, int], ...] = (),
+) -> list[int]:
+    """Return which of four calls of thread 1, each making a queue, are two.
+
+    Args:
+        requests: time, thread.
+        damaged: the calls whose log lost lines.
+        mapped: time, kind and gpu_id of the pages of /dev/kfd that thread 1 mapped.
+    """
     lines = [
-        ("aql", name, 1000 * call + at, call, 1, 0, 5, 5)
+        ("aql", name, 1000 * call + at, call, 1, 0, 5, 5, None)
         for call in range(4)
         for at, name in ((10, QUEUES_COUNTED), (90, QUEUE_CREATED))
     ]
-    made = [("ioctl", CREATE_QUEUE, at, None, thread, 0, 5, 5) for at, thread in requests]
+    made = [("ioctl", CREATE_QUEUE, at, None, thread, 0, 5, 5, None) for at, thread in requests]
+    made += [("syscall", "mmap", at, None, 1, 0, 5, 5, kind << 62 | gpu << 46) for at, kind, gpu in mapped]
     calls = pl.DataFrame({"event": damaged}, schema={"event": pl.Int64})
     return sorted(list_doubled(calls, pl.DataFrame([*lines, *made], schema=_TYPES, orient="row"))["event"])
 
@@ -47,6 +58,15 @@ def test_what_may_lie_outside_of_the_creation_tells_nothing() -> None:
 
 def test_rocr_makes_a_queue_of_its_own_before_the_first_one_of_a_process() -> None:
     assert _doubled([*_ONCE, (25, 1)]) == []
+
+
+def test_the_queue_that_rocr_makes_before_the_first_one_is_on_the_same_gpu() -> None:
+    doorbells, events_page = 3, 2
+    made = [*_ONCE, (25, 1)]
+    assert _doubled(made, mapped=((30, doorbells, 7), (50, doorbells, 7))) == []
+    assert _doubled(made, mapped=((30, doorbells, 7), (50, doorbells, 8))) == [0]
+    assert _doubled(made, mapped=((30, doorbells, 7), (150, doorbells, 8))) == []
+    assert _doubled(made, mapped=((30, doorbells, 7), (50, events_page, 8))) == []
 
 
 def test_without_requests_or_calls_nothing_is_found() -> None:

@@ -229,6 +229,24 @@ def test_a_request_that_lacks_the_one_that_follows_it_may_be_both(
     assert opened([*rows[:24], call(ALLOC, 800, length), call(following, 840, 5), *rows[27:]]) == (expected, [])
 
 
+@pytest.mark.parametrize(
+    ("last", "length", "pairs", "ends_at", "expected"), [
+        pytest.param(MAP, 30, 12, 2000, True, id="another thread ends so"),
+        pytest.param(MAP, 9, 12, 2000, False, id="too short for both"),
+        pytest.param(MAP, 30, 12, 1230, False, id="the trace may end before the next one"),
+        pytest.param(DESTROY, 30, 12, 2000, False, id="no thread ends so"),
+        pytest.param(MAP, 30, 7, 2000, False, id="of few"),
+    ],
+)  # fmt: skip
+def test_the_last_request_of_a_thread_may_be_the_one_that_lacks_behind_it_too(
+    last: str, length: int, pairs: int, ends_at: int, expected: bool
+) -> None:
+    rows = [call(name, 100 * n + at, dur) for n in range(pairs) for name, at, dur in ((ALLOC, 0, 10), (MAP, 20, 5))]
+    other = [{**call(name, at, 5), "thread": 2} for name, at in ((ALLOC, 10), (MAP, 30), (last, 50))]
+    rows = [*rows, *other, {**call("close", ends_at, 1), "layer": "syscall"}, call(ALLOC, 1200, length)]
+    assert opened(rows) == ([len(rows) - 1] if expected else [], [])
+
+
 def test_what_other_threads_ask_and_other_calls_do_not_come_between_two_requests() -> None:
     rows = [call(name, 100 * n, dur) for n in range(12) for name, dur in ((ALLOC, 10), (MAP, 5), (DESTROY, 1))]
     for n, row in enumerate(rows):
@@ -310,6 +328,9 @@ HIP = of_log("hipSetDevice", "hip", 10, 5)
 LAUNCHES = [of_log("hipLaunchKernel", "hip", 600 + 10 * n, 5) for n in range(5)]
 NAMELESS = [{**row, "process": None, "thread": None} for row in LAUNCHES]
 OTHERS_STORES = [{**row, "process": 1} for row in stores(0, 1, 2, at=3000, doorbell=2)]
+BOTH_LACK = [
+    row for bell in (1, 2) for at, *of in ((400, 0, 1), (900, 4, 5)) for row in stores(*of, at=at, doorbell=bell)
+]
 # Its enter was lost, long behind the long call.
 LONE = call(CREATE, 2950, None, int(Flag.EXIT_ONLY))
 
@@ -320,6 +341,8 @@ LONE = call(CREATE, 2950, None, int(Flag.EXIT_ONLY))
         pytest.param([], [], id="a long call alone"),
         pytest.param([*stores(0, 1, at=400), *stores(4, 5, at=900), HIP], [0], id="indexes that lack"),
         pytest.param([*stores(0, 1, at=400), *stores(4, 5, at=900)], [], id="whose process no log tells"),
+        pytest.param(BOTH_LACK, [0], id="of two doorbells, whose process no log tells"),
+        pytest.param([*BOTH_LACK, *stores(0, 2, at=3000, doorbell=3)], [], id="as graphs do again and again"),
         pytest.param([*stores(0, 1, at=400), *stores(2, 3, at=900), HIP], [], id="none lacks"),
         pytest.param([*stores(0, 2, 1, at=400), *stores(3, at=900), HIP], [], id="out of order"),
         pytest.param([*stores(0, 4, at=300), *stores(5, at=900), HIP], [], id="at another time"),
@@ -385,3 +408,21 @@ def test_a_call_over_a_place_where_stores_to_two_doorbells_lack_is_open() -> Non
     # Another call lasts as long.
     whole = [call(CREATE, 2000, 300), *CREATIONS[1:]]
     assert opened([LONG, *whole, *lacking, HIP]) == ([0], [])
+
+
+@pytest.mark.parametrize(
+    ("lacking", "unprinted", "thread", "expected"), [
+        pytest.param((10, 20, 30, 35), (), 2, [0, 1, 2, 3, 4], id="single ones"),
+        pytest.param((10, 11, 12, 13), (), 2, [], id="a piece"),
+        pytest.param((10, 20, 30, 35), (9, 19, 29, 34), 2, [], id="as many packets"),
+        pytest.param((10, 20, 30, 35), (), 3, [], id="of threads that the trace does not show"),
+    ],
+)  # fmt: skip
+def test_where_single_stores_lack_any_call_may_be_two(
+    lacking: tuple[int, ...], unprinted: tuple[int, ...], thread: int, expected: list[int]
+) -> None:
+    """No call lacks its enter or its exit; the others of their name last as long."""
+    stored = [row for row in stores(*range(41), at=3000) if row["packet_index"] not in lacking]
+    packets = [of_log("dispatch", "aql", 3000 + 10 * n) for n in range(41) if n not in unprinted]
+    rows = [*CREATIONS, *stored, *({**row, "thread": thread} for row in packets), HIP]
+    assert opened(rows) == (expected, [])

@@ -104,6 +104,13 @@ def test_a_call_without_exit_holds_nothing_behind_the_next_call() -> None:
     assert with_parents(events)["parent"].to_list() == [None, 0, None, 2, None]
 
 
+def test_a_thread_that_got_the_address_of_another_one_is_in_no_call_of_that() -> None:
+    """The reader knows threads by their addresses; the lines between the two were lost."""
+    events = hip_events([("hipMalloc", 0, None, None), ("dispatch", 1, None, 0), ("dispatch", 2, None, 0)])
+    events = events.with_columns(thread=pl.Series([0, 0, 1], dtype=events.schema["thread"]))
+    assert with_parents(events)["parent"].to_list() == [None, 0, None]
+
+
 def test_an_exit_of_a_later_call_ends_no_call() -> None:
     """Of ten calls one seems to hold another call: the lines between its enter and that exit were lost."""
     calls: list[tuple[str, int, int | None, int | None]] = [("hipMalloc", 10 * n, 5, None) for n in range(10)]

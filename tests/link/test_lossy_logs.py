@@ -9,7 +9,7 @@ import pytest
 from lost_lines import HALF, WHOLE, Row, empty_calls, events_of, losses_of, with_false_calls_open
 
 from tracecorr.link.packets.commands import add_bare_calls, add_lost_enqueues
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, Flag
 from tracecorr.model.schema import CAT
 
 
@@ -113,6 +113,15 @@ def test_of_calls_that_tell_nothing_the_longest_are_open_where_many_lines_were_l
     some, few = ([("hipStreamQuery", 1, None, 0)] * count for count in (2000, 8000))
     assert [n for n in opened([*calls, *some, *halves]) if n < 20] == list(range(20))
     assert [n for n in opened([*calls, *few, *halves]) if n < 20] == []
+
+
+def test_calls_that_take_a_queue_are_not_compared_with_those_that_make_one() -> None:
+    """Of either kind one may be false; rows come in the order of their lines."""
+    kinds = [(QUEUE_CREATED, 900)] * 5 + [(QUEUE_SELECTED, 5)] * 5
+    calls: list[Row] = [("hipStreamCreate", dur + n, None, 0) for n, (_, dur) in enumerate(kinds)]
+    held: list[Row] = [(name, None, n, 0) for n, (name, _) in enumerate(kinds)]
+    halves = [("hipStreamQuery", 1, None, 0), ("hipStreamQuery", None, None, int(Flag.EXIT_ONLY))] * 20
+    assert [n for n in opened([*calls, *held, *halves]) if n < 10] == [4, 9]
 
 
 def test_a_call_that_holds_the_end_of_a_command_that_nothing_enqueued_is_open() -> None:

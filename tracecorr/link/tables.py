@@ -36,6 +36,7 @@ from tracecorr.link.losses.false_syscalls import open_false_syscalls
 from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files
 from tracecorr.link.losses.lossy_files import add_few, add_unproven, find_losses, list_half_calls
+from tracecorr.link.losses.open_calls import open_over_holes
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.losses.queue_losses import list_unshown
 from tracecorr.link.losses.unprinted_packets import list_unprinted
@@ -67,6 +68,7 @@ def link_tables(
     unproven: Sequence[int],
     damaged: pl.DataFrame,
     unseen: pl.DataFrame,
+    holes: pl.DataFrame,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -80,11 +82,12 @@ def link_tables(
         unproven: files that are put together of pieces, between which lines may lack.
         damaged: files with records that could not be read (`unreadable.list_damaged`).
         unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
+        holes: spans of damaged logs of which nothing is left: from_ns, to_ns.
     """
     # Rows and packets are large: nobody holds a column longer than it is asked for.
     held = [_name_processes(placed, identities)]
     del placed
-    events, lacking = _nest_events(held.pop(), unproven, damaged)
+    events, lacking = _nest_events(held.pop(), unproven, damaged, holes)
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
     losses = lacking.losses
     # What made a queue may stand before the first line of a log.
@@ -160,7 +163,9 @@ def _name_processes(placed: pl.DataFrame, identities: Identities) -> pl.DataFram
     return events.with_columns(pl.col("ts_ns").alias("stamp_ns")) if is_common else events
 
 
-def _nest_events(events: pl.DataFrame, unproven: Sequence[int], damaged: pl.DataFrame) -> tuple[pl.DataFrame, _Lacking]:
+def _nest_events(
+    events: pl.DataFrame, unproven: Sequence[int], damaged: pl.DataFrame, holes: pl.DataFrame
+) -> tuple[pl.DataFrame, _Lacking]:
     """Return the rows of each side with what encloses them there, and where lines lack."""
     displaced = disorder.find_displaced(events)
     graphs = list_silent_graphs(events)
@@ -177,6 +182,9 @@ def _nest_events(events: pl.DataFrame, unproven: Sequence[int], damaged: pl.Data
     losses = add_few(losses, pl.concat([damaged["file"].filter(is_log), list_unshown(events), unprinted]))
     losses = disorder.add_displaced(losses, displaced, events)
     torn, late = log_losses.list_torn_calls(events, calls, halves), list_late_files(events, calls, ends)
+    if len(holes):
+        events = open_over_holes(events, holes, damaged["file"].filter(is_log))
+        calls = HipCalls.of(events)
     events = nesting.find_parents(events, calls, losses, halves, gaps, ends)
     del calls  # large
     events = events.with_columns(outside=pl.col("parent_offset").is_null()).drop("parent_offset")

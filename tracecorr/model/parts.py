@@ -46,12 +46,12 @@ class ArrowBlock(Block):
 
     Args:
         tables: `events`, `packets` and `args`, of the types that `arrow_types` tells; columns may lack.
-        ledger: rows of `schema.LEDGER`.
+        ledger, losses: rows of these tables.
     """
 
-    def __init__(self, tables: dict[str, pa.Table], ledger: pl.DataFrame) -> None:
+    def __init__(self, tables: dict[str, pa.Table], ledger: pl.DataFrame, losses: pl.DataFrame) -> None:
         self._tables = tables
-        self.ledger, self.losses = ledger, schema.LOSSES.empty()
+        self.ledger, self.losses = ledger, losses
         self.hqd, self.polls = schema.HQD.empty(), schema.PART_POLLS.empty()
 
     def __getattr__(self, name: str) -> pl.DataFrame:

@@ -61,7 +61,7 @@ _SKIPPED = {
     "unknown_event": "SMI events: a kind of event that is not known here, as newer kernels may have",
 }
 _COUNTED = {
-    BROKEN_RECORD: "text: a line like a record, whose time or prefix cannot be read",
+    BROKEN_RECORD: "text: a line like a record whose time or prefix cannot be read, or of two records",
     UNKNOWN_EVENT_ID: "pages: a record of an event of which there is no format",
     "short_record": "pages: a record without room for its event and thread",
     "record_unlike_its_format": "pages: a record shorter than the fields of its event",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
+import polars as pl
 import pytest
 from amdlog_cases import DISPATCH, Read, enter, leave, line, read
 
 from tracecorr.model.kinds import Flag
+from tracecorr.parse.amdlog import read_amd_log
 
 OUTPUT = "step 7 done"
 COMMAND = "Command (KernelExecution) enqueued: 0x55c431b09020 to queue: 0x55c431a2b210"
@@ -250,6 +254,15 @@ def test_a_hole_in_the_place_of_lines_is_told_from_what_a_program_prints(
 ) -> None:
     found = read(line("init") + text + line("init")).counts()
     assert {reason: count for reason, count in found.items() if reason != "used"} == counts
+
+
+def test_a_hole_lies_between_the_records_beside_it() -> None:
+    """ROCr's lines show another clock, a few NULs stand for no line, and beyond a file's ends is no record."""
+    hole, rocr = "\0" * 600 + "\n", line("[***rocr***] HWq=0x3", us=90)
+    parts = [hole, line("init", us=5), line(OUTPUT, us=6)[:70], hole, rocr, line("init", us=700), line("init", us=7)]
+    text = "".join([*parts, "step\0\0\0\n", line("init", us=800), hole])
+    blocks = list(read_amd_log(BytesIO(text.encode()), 0, 1 << 20))
+    assert pl.concat([block.losses for block in blocks]).rows() == [("amd_log", None, 6_000, 700_000, None)]
 
 
 def test_the_record_that_a_log_ends_in_is_lost_wherever_it_is_cut() -> None:

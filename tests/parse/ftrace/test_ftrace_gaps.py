@@ -109,6 +109,8 @@ def test_pages_that_tell_a_loss_part_calls_like_text(flags: int, count: int, cal
 _NO_PID = record(400, ENTER).replace("-136", "-1x6")
 _NO_TIME = record(400, ENTER).replace("24.000400", "24.0004x0")
 _NO_CPU = record(400, ENTER).replace("[000]", "[0p0]")
+_NEXT = " " * 11 + record(500, EXIT)
+_GLUED = [record(400, ENTER)[:length] + _NEXT for length in (9, 28, 36, 45)]
 _HOLLOW = record(400, ENTER)[:40] + "\0" * 99 + "rest of another line\n"
 
 
@@ -117,6 +119,8 @@ _HOLLOW = record(400, ENTER)[:40] + "\0" * 99 + "rest of another line\n"
         ([_NO_PID], "broken_record", WHOLE), ([_NO_PID, _NO_TIME], "broken_record", PARTED),
         # Of a line that names no CPU it is not known how much it was.
         ([_NO_CPU], "broken_record", PARTED), ([_HOLLOW], "nul_bytes", PARTED),
+        # The disk was full for a while: how long is not known.
+        *(([line], "broken_record", PARTED) for line in _GLUED),
         ([_NO_PID.replace("[000]", "[001]"), record(500, "x: 1", 1, 7)], "broken_record", WHOLE),
     ],
 )  # fmt: skip
@@ -131,6 +135,12 @@ def test_a_line_that_lost_its_prefix_is_no_text_of_the_record_before_it(
     assert booked == [(reason, len(damaged), sum(map(len, damaged)))]
     assert result.ledger["bytes"].sum() == len("# tracer: nop\n" + front + "".join(between) + end)
     assert result.losses.is_empty()
+
+
+def test_what_a_program_prints_may_look_like_a_record() -> None:
+    result = read(record(1, ENTER), record(400, "tracing_mark_write: " + _NEXT), record(900, EXIT))
+    assert shapes_of(result)[0] == WHOLE[0]
+    assert result.ledger["outcome"].unique().to_list() == ["used"]
 
 
 def test_further_lines_of_a_text_are_no_damaged_records() -> None:

@@ -72,7 +72,9 @@ def _list_parents(events: pl.DataFrame) -> pl.Series:
     # In the log only calls enclose anything.
     enclosing = events.select((pl.col("layer") == "hip") | ~is_log).to_series().to_numpy()
     rest = Places.of(events, enclosing).find(events.select("file", "parent_offset")[missed], "parent_offset")
-    return parents.scatter(missed, rest)
+    # The reader knows threads by their numbers: of two that had one after the other none is in a call of the other.
+    is_another = events["thread"].gather(rest) != events["thread"].gather(missed)
+    return parents.scatter(missed, rest.set(is_another.fill_null(value=False), None))
 
 
 def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: Mask, is_open: Mask, offset: Ints, is_empty: Mask) -> Ints:

@@ -6,6 +6,7 @@ import polars as pl
 
 from tracecorr.align.joins import join_nearest, sort_rows
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
+from tracecorr.parse.kfd.fields import decode_mapping
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _COLUMNS = ("thread", "process", "ts_ns", "err_lo_ns", "err_hi_ns", "layer", "name", "parent")
@@ -14,8 +15,8 @@ _COLUMNS = ("thread", "process", "ts_ns", "err_lo_ns", "err_hi_ns", "layer", "na
 def list_doubled(damaged: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (event) that made two queues between the lines of one creation, as the trace shows.
 
-    The lines of the one's end and of the other's beginning lack. The first queue of a process tells nothing: ROCr makes
-    one of its own before it.
+    The lines of the one's end and of the other's beginning lack. Of the first queue of a process two requests tell
+    nothing: ROCr makes one of its own before it, but on the same GPU, so that it maps doorbells of no other one.
 
     Args:
         damaged: calls of files that lost lines: event.
@@ -31,11 +32,26 @@ def list_doubled(damaged: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     begun = pl.col("ts_ns") - pl.col("err_lo_ns")
     asked = requests.select("thread", at=begun, latest=pl.col("ts_ns") + pl.col("err_hi_ns"))
     spans = _list_making(lines.join(damaged.select(parent="event"), on="parent", how="semi"))
+    of_gpus = _list_of_gpus(spans, events)
     first = requests.group_by("process").agg(first_ns=pl.col("ts_ns").min())
     spans = spans.join(first, on="process").filter(pl.col("first_ns") < pl.col("ts_ns"))
     inside = join_nearest(sort_rows(asked, "at"), sort_rows(spans, "ts_ns"), ["thread"], "at", "ts_ns")
     counts = inside.filter(pl.col("latest") <= pl.col("until")).group_by("event", "until").len("made")
-    return counts.filter(pl.col("made") > 1).select("event").unique()
+    return pl.concat([counts.filter(pl.col("made") > 1).select("event"), of_gpus]).unique()
+
+
+def _list_of_gpus(spans: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) that map doorbells of two GPUs while they make one queue."""
+    mapping, gpu = decode_mapping(pl.col("arg"))
+    columns = ("thread", "ts_ns", "err_lo_ns", "err_hi_ns", "name", "arg")
+    mapped = events.select(columns).filter((pl.col("name") == "mmap") & (mapping == "doorbells")).drop_nulls()
+    early, late = pl.col("err_lo_ns").cast(pl.Int64), pl.col("err_hi_ns").cast(pl.Int64)
+    asked = mapped.select("thread", gpu=gpu, at=pl.col("ts_ns") - early, latest=pl.col("ts_ns") + late)
+    inside = join_nearest(sort_rows(asked, "at"), sort_rows(spans, "ts_ns"), ["thread"], "at", "ts_ns")
+    inside = inside.filter(pl.col("latest") <= pl.col("until"))
+    return (
+        inside.group_by("event", "until").agg(gpus=pl.col("gpu").n_unique()).filter(pl.col("gpus") > 1).select("event")
+    )
 
 
 def _list_making(lines: pl.DataFrame) -> pl.DataFrame:

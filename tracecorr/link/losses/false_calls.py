@@ -13,7 +13,7 @@ from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.joins import select_rows
 from tracecorr.align.rows import attach_columns, count_groups, number_rows, select_marked
 from tracecorr.link.losses.bursts import has_bursts, list_burst_calls, list_gaps, number_packet_gaps
-from tracecorr.link.losses.call_stores import list_overstored
+from tracecorr.link.losses.call_stores import list_misplaced, list_overstored
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.doubled_creations import list_doubled
 from tracecorr.link.losses.hip_calls import FUNCTION, LEAST_WHOLE, THREAD, HipCalls
@@ -33,7 +33,7 @@ from tracecorr.link.losses.usual_calls import (
     number_kinds,
 )
 from tracecorr.model.hip_names import is_internal
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import QUEUE_CREATED, Flag
 
 _TOLD = int(Flag.SPAN_TOLD)
 
@@ -55,8 +55,9 @@ def open_false_calls(
     - in a log that lost lines: that hold more of something (commands, packets, doorbell stores) than is usual for their
       name, or are among the longest of their name, as many as may be false, or lack what most of their name hold, or
       lie over a place at which several threads or queues lost lines, or hold rows in another order than others, or two
-      requests for one queue, or a count of the queues of which nothing came; where it lost many, all that hold nothing,
-      and all of functions of which few others are left. Calls whose exit tells their duration are not,
+      requests for one queue, or a count of the queues of which nothing came, or an ioctl of another function; where it
+      lost many, all that hold nothing, and all of functions of which few others are left. Calls whose exit tells their
+      duration are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
@@ -131,7 +132,8 @@ def _list_unlikely(
     held = count_held(inside)
     found = pl.concat([
         _enclosing(doubtful, calls, events, inner, losses), list_overfull(damaged, held),
-        list_overstored(damaged, events), list_longest(damaged),
+        list_overstored(damaged, events), list_misplaced(damaged, calls, events),
+        list_longest(_mark_making(damaged, inner), "makes_queue"),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
         list_disordered(damaged, inside), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
         select_rows(doubtful.select("event"), list_foreign_ends(events["parent"], ends, losses)),
@@ -241,15 +243,22 @@ def _count_enclosing(ended: pl.DataFrame, outer: pl.DataFrame, keys: list[str]) 
     return count_groups(ended, keys).join(count_groups(outer, keys).rename({"total": "enclosing"}), on=keys)
 
 
-def list_longest(damaged: pl.DataFrame) -> pl.DataFrame:
+def _mark_making(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls with `makes_queue`: whether they hold the making of a queue, which takes long."""
+    makers = inner.select(pl.col("parent").filter(pl.col("child") == QUEUE_CREATED)).to_series()
+    return damaged.with_columns(makes_queue=pl.col("event").is_in(makers.implode()))
+
+
+def list_longest(damaged: pl.DataFrame, *more: str) -> pl.DataFrame:
     """Return the longest calls (event) of each name, as many as may be false: two lost lines make a false call of two.
 
     Where very many lines were lost, at least one.
 
     Args:
         damaged: calls of files that lost lines: event, file, name, dur_ns, lost (the share of lines that lack).
+        more: further columns; calls that differ there are not compared.
     """
-    name = ["file", "name"]
+    name = ["file", "name", *more]
     most = damaged["lost"].max()
     # Of no name there are more calls than of all.
     if most is None or (most < MOST_LOST and 2 * most**2 * damaged.height < 1):  # type: ignore[operator]

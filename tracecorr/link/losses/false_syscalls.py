@@ -16,7 +16,7 @@ from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.bursts import list_burst_calls
 from tracecorr.link.losses.false_calls import list_longest
 from tracecorr.link.losses.open_calls import take_ends
-from tracecorr.link.losses.store_gaps import list_store_gaps, list_unstored
+from tracecorr.link.losses.store_gaps import list_store_gaps, list_unstored, measure_losses
 from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
 
@@ -38,11 +38,12 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     So are calls
     - during which their thread printed a line of the log,
     - in which the driver's function of another request of the KFD ran, or that of their own one twice,
-    - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too,
+    - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too;
+      also where their thread makes no other one behind them,
     - over a place at which several threads or doorbells lack records, or one does and the call lasts much longer than
       all others of its name,
-    - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
-      lacks many, all.
+    - in a trace that lacks enters and exits, or doorbell stores, here and there: the longest of each name, as many as
+      may be false; where it lacks many, all.
 
     What ran in an open call is in none, nor is what ran in one whose exit is missing, but for the driver's function of
     the request.
@@ -61,9 +62,10 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     enters, exits = _list_lone(calls, events)
     surely = pl.concat([_interrupted(ended, lines), _of_another(inside), _of_two(inside, ended)]).unique()
     of_two = ended.join(surely, on="event", how="semi").join(_count_calls(calls), on="file")
+    stores = list_store_gaps(events)
     false = pl.concat([
-        surely, _unlikely(enters, exits, of_two, ended),
-        _of_bursts(enters, exits, ended, events), _without_next(calls, ended),
+        surely, _unlikely(enters, exits, of_two, measure_losses(stores, events), ended),
+        _of_bursts(enters, exits, stores, ended, events), _without_next(calls, ended),
     ]).unique()  # fmt: skip
     unended = pl.concat([false, enters.select("event")])
     if unended.is_empty():
@@ -189,12 +191,15 @@ def _list_lone(calls: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame,
     return enters, exits
 
 
-def _unlikely(enters: pl.DataFrame, exits: pl.DataFrame, of_two: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+def _unlikely(
+    enters: pl.DataFrame, exits: pl.DataFrame, of_two: pl.DataFrame, of_stores: pl.DataFrame, ended: pl.DataFrame
+) -> pl.DataFrame:
     """Return the calls (event) that are the longest of their name in a trace that lacks single records.
 
     Args:
         enters, exits: calls of which the exit, and of which the enter, is missing: file, total.
         of_two: calls that are surely two, so that an exit and an enter are missing: file, total.
+        of_stores: as `store_gaps.measure_losses` returns them.
         ended: calls that show both.
     """
     columns = ("file", "total")
@@ -211,20 +216,25 @@ def _unlikely(enters: pl.DataFrame, exits: pl.DataFrame, of_two: pl.DataFrame, e
     # Of few calls the share is hardly known: it may be larger by two standard errors.
     share = pl.col("share")
     most = share + 2 * (share * (1 - share) / pl.col("total")).sqrt()
-    lost = halves.select("file", lost=most / (2 - most))
+    lost = (
+        pl.concat([halves.select("file", lost=most / (2 - most)), of_stores]).group_by("file").agg(pl.col("lost").max())
+    )
     damaged = ended.join(lost, on="file")
     many = damaged.filter(pl.col("lost") >= _MOST_LOST)
     return pl.concat([many.select("event"), list_longest(damaged.filter(pl.col("lost") < _MOST_LOST))])
 
 
-def _of_bursts(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _of_bursts(
+    enters: pl.DataFrame, exits: pl.DataFrame, stores: pl.DataFrame, ended: pl.DataFrame, events: pl.DataFrame
+) -> pl.DataFrame:
     """Return the calls (event) over places at which records of several threads or doorbells are missing.
 
     A call that lasts much longer than all others of its name needs one of another thread, or packets without stores.
     """
-    gaps, stores = _list_gaps(enters, exits, events), list_store_gaps(events)
+    gaps = _list_gaps(enters, exits, events)
     # A filter leaves out enters more often than exits: these count where both are missing.
-    both = pl.concat([gaps.filter(pl.col("file").is_in(enters["file"].implode())), stores])
+    told, stores = stores.filter("told").select(gaps.columns), stores.select(gaps.columns)
+    both = pl.concat([gaps.filter(pl.col("file").is_in(enters["file"].implode())), told])
     low = pl.col("ts_ns")
     spans = ended.with_columns(pl.col("thread").cast(pl.Int64), low=low, high=low + pl.col("dur_ns"))
     found = list_burst_calls(spans.select("event", "file", "low", "high"), both)
@@ -268,17 +278,26 @@ def _without_next(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     """Return the KFD's requests (event) that may be one and the end of the next one, which lacks behind them.
 
     Nearly all requests of their name are followed by one of another name. Behind these comes at once what follows that
-    other one, and they are long enough to hold both.
+    other one, or no more of their thread, as behind some of those, and they are long enough to hold both.
     """
     requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(KFD_PREFIX)).sort("ts_ns")
-    pairs = requests.select("event", "name", following=pl.col("name").shift(-1).over("thread")).drop_nulls()
-    counts = pairs.group_by("name", "following").agg(count=pl.len())
-    counts = counts.with_columns(total=pl.col("count").sum().over("name"))
+    following, end = (pl.col(name).shift(-1).over("thread") for name in ("name", "ts_ns"))
+    pairs = requests.select("event", "name", following=following, pause=end - pl.col("ts_ns") - pl.col("dur_ns"))
+    counts = pairs.group_by("name", "following").agg(count=pl.len(), pause=pl.col("pause").max())
+    followed = counts.drop_nulls("following").with_columns(total=pl.col("count").sum().over("name"))
     as_a_rule = pl.col("count") >= _USUAL_NEXT * pl.col("total")
-    usual = counts.filter(as_a_rule & (pl.col("name") != pl.col("following"))).select("name", next="following")
+    usual = followed.filter(as_a_rule & (pl.col("name") != pl.col("following")))
     shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
-    both = usual.join(shortest, on="name").join(shortest.select(next="name", more="least"), on="next")
-    odd = pairs.join(both, on="name").filter(pl.col("following") != pl.col("next"))
-    odd = odd.join(counts.select(next="name", following="following"), on=["next", "following"], how="semi")
-    asked = ended.join(odd.select("event", "least", "more"), on="event")
-    return asked.filter(pl.col("dur_ns") >= pl.col("least") + pl.col("more")).select("event")
+    # One that none follows is beside these.
+    has_many = pl.col("count") >= _USUAL_NEXT * (pl.col("total") + 1)
+    both = usual.select("name", "pause", has_many.alias("many"), next="following").join(shortest, on="name")
+    both = both.join(shortest.select(next="name", more="least"), on="next")
+    odd = pairs.drop("pause").join(both, on="name").filter(pl.col("following").ne_missing(pl.col("next")))
+    behind = counts.select(next="name", following="following")
+    odd = odd.join(behind, on=["next", "following"], how="semi", nulls_equal=True)
+    asked = ended.join(odd.select("event", "least", "more", "following", "pause", "many"), on="event")
+    asked = asked.join(calls.group_by("file").agg(last_ns=pl.col("ts_ns").max()), on="file")
+    # Where a trace ends, the next request may come behind its end.
+    goes_on = pl.col("ts_ns") + pl.col("dur_ns") + pl.col("pause") < pl.col("last_ns")
+    odd_one = pl.col("following").is_not_null() | (pl.col("many") & goes_on)
+    return asked.filter((pl.col("dur_ns") >= pl.col("least") + pl.col("more")) & odd_one).select("event")

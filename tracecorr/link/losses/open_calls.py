@@ -4,7 +4,30 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import attach_columns
 from tracecorr.model.kinds import Flag
+
+
+def open_over_holes(events: pl.DataFrame, holes: pl.DataFrame, files: pl.Series) -> pl.DataFrame:
+    """Return `events` in which the HIP calls over holes of their log are open, but for those that tell their duration.
+
+    In a hole lines of every thread may lack.
+
+    Args:
+        events: rows on one clock.
+        holes: from_ns, to_ns: from the line before each to the one behind it.
+        files: the logs that have holes.
+    """
+    if holes.is_empty():
+        return events
+    is_told = pl.col("flags").fill_null(0) & int(Flag.SPAN_TOLD) > 0
+    mine = (pl.col("layer") == "hip") & (pl.col("source") == "amd_log") & pl.col("file").is_in(files.implode())
+    calls = events.select("event", "ts_ns", "dur_ns", is_asked=mine & ~is_told).filter("is_asked").drop_nulls()
+    begin, end = pl.col("ts_ns"), pl.col("ts_ns") + pl.col("dur_ns")
+    over = [calls.filter((begin <= first) & (end >= last)) for first, last in holes.select("from_ns", "to_ns").rows()]
+    marks = pl.concat(over).select("event", is_open=pl.lit(value=True)).unique()
+    joined = attach_columns(events, marks)
+    return joined.with_columns(take_ends(pl.col("is_open"))).drop("is_open")
 
 
 def take_ends(is_open: pl.Expr) -> list[pl.Expr]:

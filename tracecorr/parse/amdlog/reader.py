@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
+import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import ArrowBlock, Block
@@ -18,6 +19,7 @@ from tracecorr.parse.amdlog.joining import Joiner
 from tracecorr.parse.amdlog.records import RecordReader
 from tracecorr.parse.amdlog.rows import NULLS, Ledger, Rows
 from tracecorr.parse.amdlog.severity import add_complaints
+from tracecorr.parse.amdlog.unended import list_holes
 from tracecorr.parse.text import Text
 
 # So much of a log's beginning is looked at for the width at which a paste is wrapped.
@@ -92,6 +94,7 @@ class Reader:
         """Return the rows of the next block of lines, as far as they are complete."""
         split = self._records.splitter.split(text)
         lines = self._records.read(text, split, self._offset, len(self._carried))
+        holes = list_holes(text, self._offset, lines.rows)
         self._offset += text.stop - text.start
         self._ledger.add("used", "", *split.used)
         for reason, counts in split.skipped.items():
@@ -101,7 +104,7 @@ class Reader:
             self._ledger.add("lost", TORN_RECORD, 1, 0)
         details = self._details.read(lines, self._records.threads)
         add_complaints(details.args, lines.complaints, lines.text, lines.rows["offset"], lines.at, lines.end)
-        return self._block(lines.rows, details, is_last=False)
+        return self._block(lines.rows, details, holes, is_last=False)
 
     def state(self) -> State:
         """Return what is known behind the last block."""
@@ -134,9 +137,10 @@ class Reader:
 
     def finish(self) -> Block:
         """Return the rows left, also those that waited for something the file does not hold."""
-        return self._block(Rows(0, room=len(self._carried)), Details.none(), is_last=True)
+        rows = Rows(0, room=len(self._carried))
+        return self._block(rows, Details.none(), schema.LOSSES.empty(), is_last=True)
 
-    def _block(self, new: Rows, details: Details, *, is_last: bool) -> Block:
+    def _block(self, new: Rows, details: Details, holes: pl.DataFrame, *, is_last: bool) -> Block:
         rows = new.behind(self._carried)
         rows["is_old"][: len(self._carried)] = True
         joined = self._joiner.join(rows, self._offset, is_last=is_last)
@@ -146,4 +150,4 @@ class Reader:
             "args": details.args.table(schema.PART_ARGS, self._file),
         }
         self._carried = joined.carry(rows)
-        return ArrowBlock(tables, self._ledger.frame(self._file) if is_last else schema.LEDGER.empty())
+        return ArrowBlock(tables, self._ledger.frame(self._file) if is_last else schema.LEDGER.empty(), holes)

@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import polars as pl
 
+from tracecorr.model import schema
 from tracecorr.model.reasons import BEHIND_NULS, NUL_BYTES
 from tracecorr.parse.amdlog.line_edges import NEWLINE
 from tracecorr.parse.amdlog.records_found import Split
+from tracecorr.parse.amdlog.rows import Rows
 from tracecorr.parse.amdlog.wholeness import is_ended
 from tracecorr.parse.amdlog.wraps import without_cut_number
 from tracecorr.parse.digits import Ints
@@ -64,6 +67,25 @@ def _book_hole(text: Text, split: Split, record: int, place: int) -> None:
     split.used = split.used[0], split.used[1] - len(rest)
     split.skip(NUL_BYTES, 1, holes)
     split.skip(BEHIND_NULS, int(behind > 0), behind)
+
+
+def list_holes(text: Text, base: int, rows: Rows) -> pl.DataFrame:
+    """Return the large holes of a block as rows of `LOSSES`: each from the record before it to the one behind.
+
+    Args:
+        text: the block, whose first byte has offset `base` in the file.
+        rows: its records. Of a hole before the first one, or behind the last one, nothing is told.
+    """
+    if text.raw.find(_LEAST_HOLE, text.start, text.stop) < 0:
+        return schema.LOSSES.empty()
+    holes = [hole.start() - text.start + base for hole in _LARGE_HOLE.finditer(text.raw, text.start, text.stop)]
+    # ROCr's own lines show another clock.
+    own = np.flatnonzero(~rows["is_rocr"])
+    behind = np.searchsorted(rows["offset"][own], holes)
+    behind = behind[(behind > 0) & (behind < len(own))]
+    before, after = (rows["stamp"][own[place]] for place in (behind - 1, behind))
+    found = {"source": "amd_log", "from_ns": before, "to_ns": np.maximum(before, after)}
+    return schema.LOSSES.conform(pl.DataFrame(found))
 
 
 def measure_holes(text: Text, start: Ints, end: Ints) -> Ints:

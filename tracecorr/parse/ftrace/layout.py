@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.model.part_tables import LATEST_NS
 from tracecorr.model.schema import CAT
 from tracecorr.parse.digits import Ints, Mask
-from tracecorr.parse.ftrace.prefixes import INSTANCE
+from tracecorr.parse.ftrace.prefixes import INSTANCE, TWO_NAMES
 from tracecorr.parse.text import Codes, Text, decimal
 
 # The kernel prints `%16s-%-7d `, perhaps a tgid, `[%03d] `, four or five flags, `%5lu.%06lu: `; `trace-cmd
@@ -27,6 +27,7 @@ _BASE: dict[str, pl.DataType | type[pl.DataType]] = {
     "pid": pl.UInt32,
     "comm": CAT,
 }
+_TWO_NAMES = re.compile(TWO_NAMES.encode())
 # Lines looked at for one that has columns, and different columns in one block.
 _LOOK_AT, _MOST_LAYOUTS = 200, 16
 
@@ -178,7 +179,7 @@ def _learn(text: Text, start: Ints, end: Ints) -> Layout | None:
 
 def _read_task(head: bytes) -> tuple[int | None, int | None, str]:
     found = _TASK.match(head)
-    if found is None:
+    if found is None or _TWO_NAMES.search(found["comm"]):
         return None, None, ""
     pid = found["pid"]
     return int(found["tid"]), int(pid) if pid and pid.isdigit() else None, found["comm"].decode("utf-8", "replace")

@@ -12,7 +12,8 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.reasons import BROKEN_RECORD, NUL_BYTES
 from tracecorr.parse.digits import Ints, Mask
-from tracecorr.parse.ftrace.prefixes import INSTANCE, Prefix, find_prefix
+from tracecorr.parse.ftrace.markers import MARKERS
+from tracecorr.parse.ftrace.prefixes import INSTANCE, TWO_NAMES, Prefix, find_prefix
 from tracecorr.parse.ftrace.written import count_lost
 from tracecorr.parse.text import Text
 
@@ -40,6 +41,10 @@ _BROKEN = (
     r"^.{1,40}-\d{1,7} +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\] "
     r"|^.{6,60}[\[\]].{2,16}\d{1,9}\.\d{6}: \w"
 )
+# A line that ended early goes on with the next one that was written. What programs print may be anything.
+_HEAD = r"-\d{1,7} +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\](?: +[a-zA-Z0-9.#]{4,5})? +\d+\.\d{6,9}: "
+_GLUED_TEXT = r"\S {2,}\S+-\d{1,7} +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\]"
+_OF_PROGRAMS = (*MARKERS, "bprint", "bputs")
 _BRACKET = r"\[(\d{3,})\]"
 _REASONS = {"rest": "no_record_prefix", "broken": BROKEN_RECORD, "nul": NUL_BYTES}
 _HEADER = r"^#|^cpus=\d+\s*$|^ ?-{20,}\s*$|^\s*$"
@@ -195,16 +200,24 @@ def _mark_damages(frame: pl.DataFrame, hollow: Ints) -> pl.DataFrame:
     """Return the lines with the kinds `nul` and `broken` where what is left of them are no records."""
     kind, rest = frame["kind"], (frame["kind"] == "rest").arg_true()
     broken = rest.filter(frame["line"].gather(rest).str.contains(_BROKEN))
-    if broken.is_empty() and not len(hollow):
+    glued = frame.select(_is_glued().arg_true()).to_series()
+    if broken.is_empty() and glued.is_empty() and not len(hollow):
         return frame
-    kind = kind.scatter(broken, "broken")
+    kind = kind.scatter(broken, "broken").scatter(glued, "broken")
     return frame.with_columns(kind.scatter(frame["seq"].is_in(hollow.tolist()).arg_true(), "nul"))
+
+
+def _is_glued() -> pl.Expr:
+    """Tell which records end early, in the beginning of the next line."""
+    twice = (pl.col("line").str.count_matches(_HEAD) > 1) & ~pl.col("event").is_in(_OF_PROGRAMS)
+    return (pl.col("kind") == "record") & (twice | pl.col("comm").str.contains(TWO_NAMES))
 
 
 def _list_damages(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFrame:
     """Return where records are damaged: from the one before them to the one behind.
 
-    One whose CPU is still told counts there; others may be any number, on every CPU.
+    One whose CPU is still told counts there; others may be any number, on every CPU, and so may those between a line
+    that ended early and the one behind it.
     """
     hurt = frame.filter(pl.col("kind").is_in(["broken", "nul"]))
     stamps = stamps_of(records).drop_nulls()
@@ -213,7 +226,8 @@ def _list_damages(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFr
     behind = stamps["offset"].search_sorted(hurt["offset"])
     before = stamps["stamp_ns"].gather((behind.cast(pl.Int64) - 1).clip(0))
     after = stamps["stamp_ns"].gather(behind.clip(0, stamps.height - 1))
-    told = pl.when(pl.col("kind") == "broken").then(pl.col("line").str.extract(_BRACKET).cast(pl.UInt16, strict=False))
+    one = (pl.col("kind") == "broken") & ~pl.col("line").str.contains(_GLUED_TEXT)
+    told = pl.when(one).then(pl.col("line").str.extract(_BRACKET).cast(pl.UInt16, strict=False))
     # Behind the last record of a block nothing tells how far it goes: to the next one of its thread, at least.
     spans = hurt.select(told.alias("cpu")).with_columns(before.alias("from_ns"), after.alias("to_ns")).with_columns(
         pl.max_horizontal("to_ns", pl.col("from_ns") + 1)

@@ -16,6 +16,8 @@ WHOLE_CLOCK = "boot"
 # What trace-cmd report prints in front of the records of an instance: its name, then comm in 16 columns of which the
 # first is blank.
 INSTANCE = r"(?:[^\s:]+: {2,})?"
+# The beginning of a line that ended early, blanks, and a name: that of the next line, which is set in 16 columns.
+TWO_NAMES = r"\S {6,}\S"
 # comm may hold spaces, dashes, brackets: the anchor is `-pid ... [cpu] ... stamp:`. The kernel has 15
 # bytes for comm; other tools print up to 31. trace-cmd report leaves no blank before a stamp of 12 digits.
 _USUAL = (
