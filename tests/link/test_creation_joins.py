@@ -59,3 +59,13 @@ def test_behind_the_last_ioctl_that_was_seen_the_one_of_the_line_may_be_lost() -
     # What was lost before the ioctl has no part in it: `lost_ns` lies behind its end.
     ioctls = ioctls.with_columns(lost_ns=pl.when(pl.col("lost_ns") > pl.col("end_ns")).then("lost_ns"))
     assert join_creations(lines, ioctls)["event"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize(("error_ns", "joined"), [(200_000, True), (400_000, True), (30_000_000, False)])
+def test_a_ring_tells_nothing_where_the_clock_is_less_sure_than_a_creation_is_long(error_ns: int, joined: bool) -> None:
+    """The first of two creations on a ring lost its lines, the second one its ioctl."""
+    lines, ioctls = (rows.head(20) for rows in _creations())
+    ioctls = ioctls.with_columns(ioctl_lo=pl.lit(error_ns), ioctl_hi=pl.lit(error_ns))
+    whole = join_creations(lines, ioctls).sort("event")
+    assert whole["ioctl"].to_list() == ([COUNT + n for n in range(20)] if joined else [])
+    assert join_creations(lines[10:11], ioctls[:10]).is_empty()

@@ -18,6 +18,7 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     The ioctl must lie between the two lines of the creation. Of several with the ring's address, and of
     several on the thread, the last one is taken, because ROCr makes its own queue first. Where the errors
     of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
+    A time that is less sure than the creation is long tells nothing: a ring is given out again.
     Where the first of the two lines may be lost, an ioctl of the thread with the ring's address that lies behind the
     line before is that of the creation: another queue on that ring would have had to live in between.
     Where most ioctls of threads that the log does not name fit no line of their ring, they are of another process.
@@ -41,7 +42,8 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     since = pl.coalesce("from_ns", pl.when(own).then("silent_ns"))
     earliest = pl.coalesce("from_ns", "silent_ns")
     addressed = _join_near(lines, kernel_side.rename({"ring_base": "ring"}), ["process", "ring"], earliest)
-    addressed = addressed.with_columns(from_ns=since).filter(inside)
+    told = surely | (pl.col("ioctl_lo") + pl.col("ioctl_hi") <= until - pl.col("from_ns"))
+    addressed = addressed.with_columns(from_ns=since).filter(inside & told)
     by_ring = _drop_strangers(_pick(addressed.with_columns(evidence="ring_evidence")), lines, kernel_side)
     rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
     free = kernel_side.filter(pl.col("ring_base").is_null())
