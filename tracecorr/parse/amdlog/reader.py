@@ -11,7 +11,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import ArrowBlock, Block
-from tracecorr.model.reasons import TORN_RECORD
+from tracecorr.model.reasons import NUL_BYTES, TORN_RECORD
 from tracecorr.parse.amdlog.blocks import BLOCK_BYTES, BlockCutter, ByteStream
 from tracecorr.parse.amdlog.details import DetailReader, Details, Question
 from tracecorr.parse.amdlog.events import TableMaker
@@ -94,7 +94,8 @@ class Reader:
         """Return the rows of the next block of lines, as far as they are complete."""
         split = self._records.splitter.split(text)
         lines = self._records.read(text, split, self._offset, len(self._carried))
-        holes = list_holes(text, self._offset, lines.rows)
+        has_holes = NUL_BYTES in split.skipped
+        holes = list_holes(text, self._offset, lines.rows) if has_holes else schema.LOSSES.empty()
         self._offset += text.stop - text.start
         self._ledger.add("used", "", *split.used)
         for reason, counts in split.skipped.items():
