@@ -10,7 +10,7 @@ _MEMINFO = Path("/proc/meminfo")
 _OWN_CGROUP, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 # Version 1 of cgroups says this, rounded down to pages, where there is no limit (PAGE_COUNTER_MAX of page_counter.h).
 _NO_LIMIT = (2**63 - 1) // 65536 * 65536
-# Linking holds more: some 240 of a log alone, and 600 of a log with a kernel trace (`scripts/bench parse`,
+# Linking holds more: some 220 of a log alone, and 600 of a log with a kernel trace (`scripts/bench parse`,
 # `scripts/bench imports`). What is refused must be hopeless.
 _LEAST_ROW_BYTES = 200
 
