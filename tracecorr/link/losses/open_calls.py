@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
@@ -23,10 +24,12 @@ def open_over_holes(events: pl.DataFrame, holes: pl.DataFrame, files: pl.Series)
     is_told = pl.col("flags").fill_null(0) & int(Flag.SPAN_TOLD) > 0
     mine = (pl.col("layer") == "hip") & (pl.col("source") == "amd_log") & pl.col("file").is_in(files.implode())
     calls = events.select("event", "ts_ns", "dur_ns", is_asked=mine & ~is_told).filter("is_asked").drop_nulls()
-    begin, end = pl.col("ts_ns"), pl.col("ts_ns") + pl.col("dur_ns")
-    over = [calls.filter((begin <= first) & (end >= last)) for first, last in holes.select("from_ns", "to_ns").rows()]
-    marks = pl.concat(over).select("event", is_open=pl.lit(value=True)).unique()
-    joined = attach_columns(events, marks)
+    # Of the holes behind the beginning of a call the one that ends first tells whether any lies in it.
+    sides = holes.select("from_ns", "to_ns").drop_nulls().sort("from_ns")
+    ends = np.append(np.minimum.accumulate(sides["to_ns"].to_numpy()[::-1])[::-1], np.iinfo(np.int64).max)
+    first_end = ends[np.searchsorted(sides["from_ns"].to_numpy(), calls["ts_ns"].to_numpy())]
+    over = calls.filter(calls["ts_ns"] + calls["dur_ns"] >= pl.Series(first_end))
+    joined = attach_columns(events, over.select("event", is_open=pl.lit(value=True)))
     return joined.with_columns(take_ends(pl.col("is_open"))).drop("is_open")
 
 
