@@ -119,14 +119,14 @@ def test_the_nearest_row_of_its_group_is_found(
 def test_values_are_placed_in_their_rows(data: st.DataObject, kind: pa.DataType, skipped: int) -> None:
     rows = data.draw(st.lists(st.integers(0, 30), unique=True))
     values = data.draw(st.lists(st.none() | st.integers(0, 99), min_size=len(rows), max_size=len(rows)))
-    found = native.place_values(pa.array([0] * 31, kind), np.array(rows, np.uint32), _column(values, kind, skipped))
+    found = native.place_values(31, np.array(rows, np.uint32), _column(values, kind, skipped))
     assert found.type == kind
     assert found.to_pylist() == [dict(zip(rows, values, strict=True)).get(row) for row in range(31)]
 
 
 def test_a_row_behind_the_end_of_a_column_takes_no_value() -> None:
     with pytest.raises(IndexError, match="2 rows has no row 2"):
-        native.place_values(pa.array([0, 0]), np.array([0, 2], np.uint32), pa.array([7, 8]))
+        native.place_values(2, np.array([0, 2], np.uint32), pa.array([7, 8]))
 
 
 @given(_KEYS, _KEYS)

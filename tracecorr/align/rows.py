@@ -44,9 +44,7 @@ def _place(values: pl.Series, at: pl.Series, height: int) -> pl.Series:
     """Return a column with some values in their rows, and null in all others."""
     if not values.dtype.is_integer():
         return pl.repeat(None, height, dtype=values.dtype, eager=True).scatter(at, values).alias(values.name)
-    # Memory of polars, which keeps what it frees.
-    zeros = pl.zeros(height, values.dtype, eager=True).to_arrow()
-    return take_column(native.place_values(zeros, at.to_numpy(), values.to_arrow())).alias(values.name)
+    return take_column(native.place_values(height, at.to_numpy(), values.to_arrow())).alias(values.name)
 
 
 def fill_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:

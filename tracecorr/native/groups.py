@@ -116,24 +116,25 @@ def find_near(
     return pa.Array.from_buffers(pa.uint32(), count, [*map(pa.py_buffer, (bits, found))], count - hits)
 
 
-def place_values(zeros: pa.Array, rows: npt.NDArray[np.uint32], values: pa.Array) -> pa.Array:
+def place_values(height: int, rows: npt.NDArray[np.uint32], values: pa.Array) -> pa.Array:
     """Return a column with some values in their rows, and null in all others.
 
     Args:
-        zeros: as many as the column has rows, from the beginning of memory of their own, which becomes the column's.
-        rows: of each value, below its height.
-        values: numbers of one, two, four or eight bytes, of the type of `zeros`.
+        height: how many rows the column has.
+        rows: of each value, below `height`.
+        values: numbers of one, two, four or eight bytes.
 
     Raises:
         IndexError: the column has no such row.
     """
-    rows, height = np.ascontiguousarray(rows, np.uint32), len(zeros)
+    rows = np.ascontiguousarray(rows, np.uint32)
     if len(rows) and int(rows.max()) >= height:
         raise IndexError(f"a column of {height} rows has no row {rows.max()}")
-    (out, _, _), (value, known, first) = places_of(zeros), places_of(values)
-    bits, width = np.zeros(height // 8 + 1, np.uint8), values.type.bit_width // 8
-    KERNEL.place_values(len(rows), address(rows), value, width, known, first, out, address(bits))
-    return pa.Array.from_buffers(values.type, height, [pa.py_buffer(bits), zeros.buffers()[1]])
+    value, known, first = places_of(values)
+    width = values.type.bit_width // 8
+    out, bits = np.zeros(height * width, np.uint8), np.zeros(height // 8 + 1, np.uint8)
+    KERNEL.place_values(len(rows), address(rows), value, width, known, first, address(out), address(bits))
+    return pa.Array.from_buffers(values.type, height, [pa.py_buffer(bits), pa.py_buffer(out)])
 
 
 def find_rows(keys: Ints, rows: Ints, wanted: Ints) -> pa.Array:
