@@ -45,6 +45,10 @@ _STRUCTURES: dict[str, dict[str, Any]] = {
     "pages, samples": {"pages": True, "samples_s": 0.5, "doorbell": "rich"},
     "level 4": {"level": 4}, "level 3": {"level": 3},
 }  # fmt: skip
+# Evidence of a trace's clock -> options of its scene. `capture` writes pages, whose stamps are not rounded.
+_EVIDENCE: dict[str, dict[str, Any]] = {
+    "pairs": {"samples_s": 0.0}, "samples": {"samples_s": 1.0}, "samples, pages": {"samples_s": 1.0, "pages": True},
+}  # fmt: skip
 # Structures that are also run with lost lines.
 _DAMAGED = (
     "4 threads, 2 queues", "3 processes", "nested calls", "copies behind copies", "worker thread", "queues made again",
@@ -63,8 +67,8 @@ def list_scenes(quick: bool) -> Iterator[tuple[str, Scene]]:
 
 def _vary_clocks() -> Iterator[tuple[str, Scene]]:
     for name, clock in _CLOCKS.items():
-        for samples in (0.0, 1.0):
-            yield f"{name}, {'samples' if samples else 'pairs'}", _put_on(replace(_BASE, samples_s=samples), clock)
+        for kind, options in _EVIDENCE.items():
+            yield f"{name}, {kind}", _put_on(replace(_BASE, **options), clock)
 
 
 def _put_on(scene: Scene, clock: ClockModel) -> Scene:
@@ -95,7 +99,6 @@ def _vary_damage() -> Iterator[tuple[str, Scene]]:
 def _vary_lengths() -> Iterator[tuple[str, Scene]]:
     for name in ("local", "local slew", "mono_raw", "boot suspend"):
         for span in (0.3, 20.0):
-            for samples in (0.0, 1.0):
-                kind = "samples" if samples else "pairs"
-                scene = replace(_BASE, samples_s=samples, span_s=span, launch_gap_us=800.0, threads=1)
+            for kind, options in _EVIDENCE.items():
+                scene = replace(_BASE, span_s=span, launch_gap_us=800.0, threads=1, **options)
                 yield f"{name}, {span:g} s, {kind}", _put_on(scene, _CLOCKS[name])
