@@ -194,8 +194,10 @@ def pick_tightest(given: Inequalities, trim: bool) -> Ints:
 
 
 def _tight_of_each(bucket: Ints, key: Floats, each: int, trim: bool) -> Ints:
-    order = np.lexsort((key, bucket))
-    order = order[np.isfinite(key[order])]
+    rows = np.flatnonzero(np.isfinite(key))
+    order = rows[np.argsort(key[rows], kind="stable")]
+    # Of 16 bits: numpy sorts those by radix.
+    order = order[np.argsort(bucket[order].astype(np.int16), kind="stable")]
     _, first, size = np.unique(bucket[order], return_index=True, return_counts=True)
     passed = np.where((size >= _FULL // 4) & trim, (size * _TRIM).astype(np.int64) + 2, 0)
     rank = np.arange(len(order)) - np.repeat(first + passed, size)
