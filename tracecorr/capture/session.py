@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import select
 import signal
 import time
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.status import Progress, StatusLine
 from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.waiting import wait_readable
 from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import MachineError, SessionError, quote_path
 from tracecorr.store.recording import list_raw_files
@@ -227,7 +227,7 @@ class Session:
         workload = self._launched.workload
         while workload.poll() is None and not self._detached:
             pause = _TICK_SECONDS if self._end_reason else min(_TICK_SECONDS, self._late.pause)
-            select.select([inbox.descriptor, *([] if self._end_reason else self._late.descriptors)], [], [], pause)
+            wait_readable([inbox.descriptor, *([] if self._end_reason else self._late.descriptors)], pause)
             for received in inbox.take():
                 self._obey(received)
             self._tick()
