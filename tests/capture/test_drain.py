@@ -1,17 +1,25 @@
-"""The drain moves whole pages as they fill and rests in between, also where the kernel always says "ready"."""
+"""The drain moves whole pages as they fill, rests in between, and keeps no instance that it cannot drain."""
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from machine_state import read_state, small_plan
 
+from tracecorr.capture.descriptors import allow_files, most_files
 from tracecorr.capture.drain import Drain, list_cpus
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import find_invoker
+from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import PREFIX, new_token
+from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.tracefs import Tracefs
 
 _SECONDS = 0.5
@@ -66,3 +74,34 @@ def test_all_that_fills_a_buffer_while_it_rests_is_written(instance: Tracefs, tm
     drain.close()
     data = b"".join((tmp_path / f"{cpu}").read_bytes() for cpu in list_cpus(instance.root))
     assert [number for number in range(2000) if b"mark %06d " % number not in data] == []
+
+
+@pytest.mark.parametrize("fails", ["open_new", "write_once"])
+def test_a_recording_that_cannot_open_all_its_files_leaves_no_instance(
+    tracefs: Tracefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """The second file of pages, or the first of what describes them, when all pages are open."""
+    before, token = read_state(tracefs), new_token()
+    folder = RecordingFolder.create(tmp_path / "x.tracecorr", find_invoker({"PATH": "/bin"}))
+    real, calls = getattr(folder, fails), iter([fails == "open_new"])
+
+    def refuse(*words: Any) -> Any:
+        if next(calls, False):
+            return real(*words)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(folder, fails, refuse)
+    monkeypatch.setattr("tracecorr.capture.undo._PATIENCE_S", 0.05)
+    with pytest.raises(OSError, match="Too many open files"):
+        KernelRecorder.arm(small_plan(tmp_path), tracefs, Journal.create(token), token, folder)
+    assert read_state(tracefs) == before
+
+
+def test_as_many_files_may_be_open_as_the_system_lets() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, before[1]))
+    try:
+        allow_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == most_files() >= before[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

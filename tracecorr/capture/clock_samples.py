@@ -24,11 +24,15 @@ class ClockSampler:
     """
 
     def __init__(self, instances: Mapping[str, Path]) -> None:
-        self._markers = {
-            name: os.open(path / "trace_marker", os.O_WRONLY | os.O_CLOEXEC) for name, path in instances.items()
-        }
+        self._markers: dict[str, int] = {}
         self.samples: list[dict[str, Any]] = []
         self._marks = 0
+        try:
+            for name, path in instances.items():
+                self._markers[name] = os.open(path / "trace_marker", os.O_WRONLY | os.O_CLOEXEC)
+        except BaseException:
+            self.close()
+            raise
 
     def burst(self, label: str) -> None:
         """Take several samples, at the start and at the end of a recording."""

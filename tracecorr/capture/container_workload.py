@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tracecorr.capture.containers import COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, MARK, is_gate_command
+from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.invoker import read_environment, read_status
 from tracecorr.capture.owner import PREFIX, owner_of
-from tracecorr.capture.waiting import wait_readable
 from tracecorr.capture.workload import NOT_FOUND, NOT_RUNNABLE, GatedProcess
 from tracecorr.model.errors import CommandError, MachineError
 

@@ -45,25 +45,22 @@ class Drain:
     Args:
         instances: tracefs folders by name.
         open_output: gives the file for an instance and a CPU.
-        avoid: CPUs of the workload; the readers run on the others where there are any.
     """
 
-    def __init__(
-        self,
-        instances: Mapping[str, Path],
-        open_output: Callable[[str, int], IO[bytes]],
-        avoid: frozenset[int] = frozenset(),
-    ) -> None:
+    def __init__(self, instances: Mapping[str, Path], open_output: Callable[[str, int], IO[bytes]]) -> None:
         self._buffers: list[_Buffer] = []
-        self._cpus = _reader_cpus(avoid)
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self.failure: OSError | None = None
-        for name, root in instances.items():
-            for cpu in list_cpus(root):
-                _allow_more_files()
-                source = os.open(root / f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
-                self._buffers.append(_Buffer(source, open_output(name, cpu), page_bytes(root)))
+        try:
+            for name, root in instances.items():
+                for cpu in list_cpus(root):
+                    output = open_output(name, cpu)
+                    source = os.open(root / f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
+                    self._buffers.append(_Buffer(source, output, page_bytes(root)))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def discarded_bytes(self) -> int:
@@ -101,8 +98,6 @@ class Drain:
             buffer.output.close()
 
     def _read(self, share: Sequence[_Buffer]) -> None:
-        if self._cpus:
-            os.sched_setaffinity(0, self._cpus)
         pipe = os.pipe()
         with contextlib.suppress(OSError):
             fcntl.fcntl(pipe[0], _F_SETPIPE_SZ, _PIPE_BYTES)
@@ -236,15 +231,3 @@ def count_events(stats: Mapping[str, Mapping[str, str]]) -> Counts:
         lost = number.get("overrun", 0) + number.get("dropped events", 0) + number.get("commit overrun", 0)
         total += Counts(number.get("entries", 0) + number.get("read events", 0), lost)
     return total
-
-
-def _reader_cpus(avoid: frozenset[int]) -> set[int]:
-    """Return the CPUs for the readers; none = anywhere."""
-    return set(os.sched_getaffinity(0)) - avoid if avoid else set()
-
-
-def _allow_more_files() -> None:
-    """Raise the limit of open files as far as it goes: a big host has a thousand buffers."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

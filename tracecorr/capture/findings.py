@@ -21,7 +21,6 @@ _AMD_VENDOR = "0x1002"
 _VIRTUAL_FUNCTIONS = ("0x7410", "0x74b5", "0x74b6", "0x74b9", "0x74bd", "0x75b0", "0x75b3")
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
-_MOST_FILES, _CAP_SYS_RESOURCE = Path("/proc/sys/fs/nr_open"), 24
 _MODULE = Path("/sys/module/amdgpu")
 
 
@@ -91,15 +90,6 @@ def look_at_rights() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     paranoid = read_text(_PARANOID) or "unknown"
     return Finding("rights", YES, f"root; open files {soft} of {hard}; perf_event_paranoid {paranoid}")
-
-
-def most_files() -> int:
-    """Return how many descriptors this process may open; with CAP_SYS_RESOURCE the kernel's own limit."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    limit = read_text(_MOST_FILES)
-    words = read_text(Path("/proc/self/status")).split()
-    may_raise = "CapEff:" in words and int(words[words.index("CapEff:") + 1], 16) >> _CAP_SYS_RESOURCE & 1
-    return max(hard, int(limit)) if may_raise and limit.isdigit() else hard
 
 
 def look_at_limits() -> Finding:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tracecorr.capture import findings as look
 from tracecorr.capture.armed import list_threads
+from tracecorr.capture.descriptors import most_files
 from tracecorr.capture.inside import find_inside
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Offer, Runtime
@@ -58,7 +59,7 @@ def probe_machine(
         memory_available_bytes=memory,
         workload_cpus=_allowed_cpus([0] if pid is None else list_threads(pid), cpus),
         workload_threads=_count_threads(pid) if attached and pid is not None else 1,
-        most_files=look.most_files(),
+        most_files=most_files(),
         kfd=kfd.state == YES,
         smi_gpus=smi_gpus,
         smi_refusal=smi.why if smi.state == NO else "",

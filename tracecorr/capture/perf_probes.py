@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import resource
 import select
 import threading
 from collections.abc import Callable, Iterable
@@ -226,7 +225,6 @@ class PerfRecorder:
 
     def _make_rings(self, cpus: Iterable[int]) -> list[Ring]:
         wanted, made = self._size_kb, []
-        _allow_files(len(self._events) + len(self._online) * 2 + 256)
         for cpu in sorted(cpus):
             try:
                 self._rings[cpu] = self._make_ring(cpu)
@@ -266,7 +264,6 @@ class PerfRecorder:
             why = f"{len(tids)} threads on {len(rings)} CPUs would need {count} perf events"
             self.absent.append(Absent(f"probes {', '.join(p.name for p in probes)}", why, "--probe-shared"))
             return
-        _allow_files(len(self._events) + count + 2 * len(self._rings) + 256)
         for probe in probes:
             refused = {reason for tid in tids for reason in self._bind_thread(probe, tid, rings) if reason}
             self.absent += [Absent(f"probe {probe.name} on some threads", reason) for reason in sorted(refused)]
@@ -356,12 +353,3 @@ def _allowed_cpus(tid: int) -> set[int]:
         return os.sched_getaffinity(tid)
     except OSError:  # it has ended
         return set()
-
-
-def _allow_files(count: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count and os.geteuid() == 0:
-        for wanted in ((count, max(hard, count)), (hard, hard)):
-            with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, wanted)
-                return

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecorr.capture.container_logs import clear_leftovers
+from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.ending import Ending
 from tracecorr.capture.event_cost import measure_event_cost, time_call
 from tracecorr.capture.folder import RecordingFolder
@@ -34,7 +35,6 @@ from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.status import Progress, StatusLine
 from tracecorr.capture.tracefs import Tracefs
-from tracecorr.capture.waiting import wait_readable
 from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import MachineError, SessionError, quote_path
 from tracecorr.store.recording import list_raw_files

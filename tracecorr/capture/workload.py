@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.invoker import Invoker, read_status
-from tracecorr.capture.waiting import wait_readable
 from tracecorr.model.errors import CommandError, InputError, MachineError
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
