@@ -6,7 +6,7 @@ import errno
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +105,36 @@ def test_as_many_files_may_be_open_as_the_system_lets() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == most_files() >= before[1]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_page_that_a_full_file_took_in_part_does_not_displace_those_behind_it(
+    instance: Tracefs, tmp_path: Path
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    drain = Drain({"x": instance.root}, lambda _, cpu: (tmp_path / f"{cpu}").open("wb", buffering=0))
+    drain.start()
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+        _print_until(instance, lambda: drain.failure is not None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    files = [tmp_path / f"{cpu}" for cpu in list_cpus(instance.root)]
+    _print_until(instance, lambda: max(file.stat().st_size for file in files) > 10_000)
+    drain.stop()
+    drain.close()
+    assert drain.discarded_bytes % 4096 == 0
+    for file in files:
+        data = file.read_bytes()
+        heads = [int.from_bytes(data[at + 8 : at + 12], "little") & 0xFFFFF for at in range(0, len(data), 4096)]
+        assert len(data) % 4096 == 0
+        assert all(0 < used <= 4080 for used in heads)
+
+
+def _print_until(instance: Tracefs, holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        for _ in range(40):
+            instance.write("trace_marker", "x" * 200)
+        time.sleep(0.02)
+    pytest.fail("it did not come true")

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -37,6 +38,13 @@ class _Buffer:
     output: IO[bytes]
     page_bytes: int
     discarded: int = 0
+
+    def drop_torn_page(self) -> None:
+        """Cut off what the file took of a page only in part: readers find the next one behind whole pages alone."""
+        end = self.output.tell()
+        torn = end % self.page_bytes
+        self.output.truncate(self.output.seek(end - torn))
+        self.discarded += torn
 
 
 class Drain:
@@ -83,7 +91,7 @@ class Drain:
             thread.join()
         self._threads.clear()
         for buffer in self._buffers:
-            self._guard(lambda b=buffer: _take_rest(b))  # type: ignore[misc]
+            self._guard(_take_rest, buffer)
 
     def close(self) -> None:
         """Let go of the kernel's buffers and the files; may be called again."""
@@ -111,19 +119,21 @@ class Drain:
             full = [by_descriptor[descriptor] for descriptor, _ in found]
             if time.monotonic() >= next_sweep:
                 full, next_sweep = list(share), time.monotonic() + _SWEEP_SECONDS
-            moved = sum(self._guard(lambda b=buffer: _take_pages(b, pipe)) for buffer in full)  # type: ignore[misc]
+            moved = sum(self._guard(partial(_take_pages, pipe=pipe), buffer) for buffer in full)
             if found and not moved:
                 self._stopping.wait(_PAUSE_SECONDS)
         ready.close()
         os.close(pipe[0])
         os.close(pipe[1])
 
-    def _guard(self, work: Callable[[], int]) -> int:
-        """Keep draining when a file takes no more: what follows is counted, not kept; return the bytes moved."""
+    def _guard(self, take: Callable[[_Buffer], int], buffer: _Buffer) -> int:
+        """Keep draining when a file takes no more: what it does not take is counted; return the bytes moved."""
         try:
-            return work()
+            return take(buffer)
         except OSError as error:
             self.failure = self.failure or error
+            with contextlib.suppress(OSError):
+                buffer.drop_torn_page()
             return 0
 
 
