@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -94,6 +95,52 @@ def test_only_what_was_admitted_is_recorded(tracefs: Tracefs) -> None:
         assert all(f"-{child} " in line for line in lines)
     finally:
         assert armed.disarm() == []
+
+
+def test_a_number_that_comes_again_is_followed_again(tracefs: Tracefs) -> None:
+    armed = arm_small(tracefs)
+    try:
+        child = _fork_waiting()
+        armed.admit(child[0])
+        _end(child)
+        while child[0] in armed.list_followed():  # the kernel takes it out when it frees the process
+            time.sleep(0.01)
+        again = next((found for found in map(_fork_again, [child[0]] * 20) if found), None)
+        if again is None:
+            pytest.skip("this machine gives the same number not again")
+        armed.admit(again[0])
+        followed = armed.list_followed()
+        _end(again)
+        assert again[0] in followed
+    finally:
+        assert armed.disarm() == []
+
+
+def _fork_waiting() -> tuple[int, int]:
+    """Return a process that waits, and what ends it when it is closed."""
+    waiting, gate = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(gate)
+        os.read(waiting, 1)
+        os._exit(0)
+    os.close(waiting)
+    return pid, gate
+
+
+def _end(process: tuple[int, int]) -> None:
+    os.close(process[1])
+    os.waitpid(process[0], 0)
+
+
+def _fork_again(pid: int) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+    found = _fork_waiting()
+    if found[0] == pid:
+        return found
+    _end(found)
+    return None
 
 
 def test_state_after_normal_end_is_state_before(tracefs: Tracefs, run_folder: Path) -> None:

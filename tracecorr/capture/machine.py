@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracecorr.capture import findings as look
-from tracecorr.capture.armed import list_threads
 from tracecorr.capture.descriptors import most_files
 from tracecorr.capture.inside import find_inside
 from tracecorr.capture.journal import Journal
@@ -18,7 +17,7 @@ from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Offer, Runtime
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import Wanted
 from tracecorr.capture.probe_budget import describe_cost, most_probes, perf_cpus
-from tracecorr.capture.processes import list_children
+from tracecorr.capture.processes import list_children, list_threads
 from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library
 from tracecorr.capture.smi_events import look_at_smi
 from tracecorr.capture.tracefs import find_tracefs

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from tracecorr.capture import perf_events
-from tracecorr.capture.armed import PerfProbe, list_threads
+from tracecorr.capture.armed import PerfProbe
 from tracecorr.capture.owner import start_time
 from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.plan import Absent
 from tracecorr.capture.probe_budget import MOST_OPEN
-from tracecorr.capture.processes import list_family
+from tracecorr.capture.processes import find_threads, list_family, list_threads
 
 _WAIT_MS = 100
 _RECORD_LOST = 2  # of perf_event.h; every other record is a sample
@@ -99,7 +99,6 @@ class PerfRecorder:
         self._size_kb = buffer_kb_per_cpu
         self._probes: list[PerfProbe] = list(probes)
         self._pids: dict[int, int | None] = {}  # with their start, because numbers come again
-        self._tids: set[int] = set()
         self._exchanges = False  # whether children lose probes when others end (`perf_events.open_keeper`)
         self._placed: dict[tuple[int, int], int] = {}  # probes by process and its start
         self._rings: dict[int, Ring] = {}
@@ -117,8 +116,7 @@ class PerfRecorder:
     def admit(self, pid: int) -> None:
         """Record the process `pid` (host number): all its threads, and what they start later."""
         self._pids[pid] = start_time(pid)
-        while fresh := [tid for tid in list_threads(pid) if tid not in self._tids]:
-            self._tids.update(fresh)
+        for fresh in find_threads(pid):
             self._keep(fresh)
             self._bind(self._probes, fresh)
 

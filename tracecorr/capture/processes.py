@@ -7,7 +7,7 @@ import ctypes
 import os
 import re
 import time
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -182,6 +182,22 @@ def _read_program(pid: int) -> str:
     with contextlib.suppress(OSError):
         return str((_PROC / str(pid) / "exe").readlink())
     return ""
+
+
+def list_threads(pid: int) -> list[int]:
+    """Return the threads of a process (host numbers); the pid alone for one that is gone."""
+    try:
+        return sorted(int(task.name) for task in (_PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return [pid]
+
+
+def find_threads(pid: int) -> Iterator[list[int]]:
+    """Yield the threads of a process, then those that started meanwhile, until there are no more."""
+    seen: set[int] = set()
+    while fresh := [tid for tid in list_threads(pid) if tid not in seen]:
+        seen.update(fresh)
+        yield fresh
 
 
 def list_children(pid: int) -> list[int]:
