@@ -18,10 +18,12 @@ from pathlib import Path
 import pytest
 from machine_state import OURS, arm_small, kill_armed, read_state
 
-from tracecorr.capture.armed import note_top_buffer
+from tracecorr.capture.armed import arm, note_top_buffer
 from tracecorr.capture.journal import Journal, read_journal
+from tracecorr.capture.offer import Offer
 from tracecorr.capture.owner import new_token, owner_of, pid_namespace, this_process
-from tracecorr.capture.plan import Plan, ProbePlan
+from tracecorr.capture.plan import Plan, ProbePlan, Wanted
+from tracecorr.capture.planning import make_plan
 from tracecorr.capture.tracefs import Tracefs, last_explanation
 from tracecorr.capture.undo import ACTIONS, list_running, restore_leftovers
 from tracecorr.model.errors import ControlFileError, MachineError
@@ -93,6 +95,28 @@ def test_only_what_was_admitted_is_recorded(tracefs: Tracefs) -> None:
         lines = [line for line in trace.splitlines() if "sys_ioctl(" in line]
         assert len(lines) == 3
         assert all(f"-{child} " in line for line in lines)
+    finally:
+        assert armed.disarm() == []
+
+
+def test_what_somebody_set_for_the_top_instance_does_not_hold_for_those_of_a_capture(tracefs: Tracefs) -> None:
+    theirs = {"markers": "0", "function-trace": "0", "stacktrace": "1", "userstacktrace": "1"}
+    theirs = {name: value for name, value in theirs.items() if tracefs.has(f"options/{name}")}
+    before = {name: tracefs.read(f"options/{name}").strip() for name in theirs}
+    offer = Offer("test", 2, 1 << 30, clocks=("mono",), instance_options=frozenset(theirs))
+    token = new_token()
+    try:
+        for name, value in theirs.items():
+            tracefs.write(f"options/{name}", value)
+        armed = arm(make_plan(Wanted("minimal"), offer), tracefs, Journal.create(token), token)
+    finally:
+        for name, value in before.items():
+            tracefs.write(f"options/{name}", value)
+    try:
+        workload = Tracefs(armed.instances["workload"])
+        assert {name: workload.read(f"options/{name}").strip() for name in theirs} == {
+            name: str(1 - int(value)) for name, value in theirs.items()
+        }
     finally:
         assert armed.disarm() == []
 
