@@ -279,7 +279,7 @@ def test_an_instance_in_use_is_told_and_removed_later(tracefs: Tracefs, monkeypa
 
 def test_journal_survives_a_torn_last_line(tmp_path: Path) -> None:
     journal = Journal.create("x", tmp_path)
-    journal.note("value", path=str(tmp_path / "a"), old="1", new="2")
+    journal.note("file", path=str(tmp_path / "a"))
     with journal.path.open("ab") as stream:
         stream.write(b'{"kind": "inst')
     owner, found = read_journal(journal.path)
@@ -299,8 +299,8 @@ def _dead_journal(folder: Path) -> Journal:
     first = asdict(replace(this_process(), started=1))
     journal.path.write_text(f"{json.dumps(first)}\n")
     for name in ("a", "b"):
-        (folder / name).write_text("2")
-        journal.note("value", path=str(folder / name), old="1", new="2")
+        (folder / name).touch()
+        journal.note("file", path=str(folder / name))
     return journal
 
 
@@ -309,11 +309,11 @@ def _dead_journal(folder: Path) -> Journal:
 def test_what_a_damaged_journal_still_names_is_undone_and_the_rest_told(tmp_path: Path, number: int) -> None:
     path = _dead_journal(tmp_path).path
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[number - 1] = b'{"kind": "val{}\n'
+    lines[number - 1] = b'{"kind": "fil{}\n'
     path.write_bytes(b"".join(lines))
     done, left = restore_leftovers(tmp_path)
     assert done == []
-    assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["1" if number == 1 else "2", "1"]
+    assert [(tmp_path / name).exists() for name in ("a", "b")] == [number == 2, False]
     assert f"line {number} of {path} cannot be read" in str(left)
     assert path.exists()
 
@@ -352,18 +352,6 @@ def test_a_change_that_is_written_down_in_part_is_not_made(tmp_path: Path) -> No
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert journal.notes == []
-
-
-def test_a_value_that_somebody_else_changed_is_not_put_back(tmp_path: Path) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    ours.write_text("2\n")
-    theirs.write_text("3\n")
-    journal = Journal.create("x", tmp_path)
-    for path in (ours, theirs):
-        journal.note("value", path=str(path), old="1", new="2")
-    assert journal.undo(ACTIONS) == []
-    assert (ours.read_text(), theirs.read_text()) == ("1", "3\n")
-    assert not journal.path.exists()
 
 
 @pytest.mark.parametrize(
