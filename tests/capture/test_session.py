@@ -137,6 +137,26 @@ def test_the_cost_of_an_event_is_measured_and_not_recorded(tmp_path: Path, trace
     assert not {"syscall", "ioctl"} & set(of_ours)
 
 
+def test_among_process_numbers_of_its_own_nothing_is_captured(tmp_path: Path, tracefs: Tracefs) -> None:
+    """The kernel would trace strangers by the numbers of the workload, as seen from a container."""
+    inside = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine makes no pid namespaces")
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    for words in (
+        ["capture", "-o", "x", *QUICK, "--", "touch", "ran"],
+        ["capture", "--dry-run", "--", "true"],
+        ["doctor"],
+    ):
+        call = [*inside, sys.executable, "-m", "tracecorr", *words]
+        with unchanged(tracefs):
+            done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 3, done
+        assert "process numbers of its own" in done.stdout + done.stderr
+        assert "--pid=host" in done.stdout + done.stderr
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["run"])
+
+
 def test_without_system_calls_no_cost_of_one_is_said(tmp_path: Path) -> None:
     capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "exit 0")
     _, _, err = capture.end()

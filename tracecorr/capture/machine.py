@@ -65,8 +65,8 @@ def probe_machine(
         virtual_function=look.is_virtual_function(),
         runtimes=runtimes,
         findings=(
-            look.look_at_rights(), *trials.findings, *look.look_at_events(trials.events), look.look_at_lockdown(),
-            look.look_at_limits(), kfd, smi, debugfs,
+            look.look_at_rights(), look.look_at_process_numbers(), *trials.findings,
+            *look.look_at_events(trials.events), look.look_at_lockdown(), look.look_at_limits(), kfd, smi, debugfs,
             *look.look_at_runtimes(runtimes, where), look.look_at_engines(),
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},
