@@ -64,6 +64,27 @@ def test_a_buffer_that_is_ready_without_a_whole_page_is_not_asked_again_and_agai
     assert len(asked) < (took / 0.2 + 2) * len(cpus) + took / 0.01 + 10
 
 
+def test_cpus_that_were_never_online_are_not_asked_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For them the kernel tells an error at once, and has nothing: as a file of sysfs does until it is read."""
+    (tmp_path / "per_cpu/cpu7").mkdir(parents=True)
+    (tmp_path / "per_cpu/cpu7/trace_pipe_raw").symlink_to("/sys/kernel/uevent_seqnum")
+    asked = []
+
+    def refuse(*words: Any, **_: Any) -> int:
+        asked.append(words)
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "splice", refuse)
+    drain = Drain({"x": tmp_path}, lambda _, cpu: (tmp_path / f"{cpu}").open("wb", buffering=0))
+    start = time.monotonic()
+    drain.start()
+    time.sleep(_SECONDS)
+    drain.close()
+    assert 0 < len(asked) < (time.monotonic() - start) / 0.2 + 3
+
+
 def test_all_that_fills_a_buffer_while_it_rests_is_written(instance: Tracefs, tmp_path: Path) -> None:
     instance.write("buffer_size_kb", "1024")
     drain = Drain({"x": instance.root}, lambda _, cpu: (tmp_path / f"{cpu}").open("wb", buffering=0))

@@ -117,6 +117,9 @@ class Drain:
         while not self._stopping.is_set():
             found = ready.poll(max(next_sweep - time.monotonic(), 0))
             full = [by_descriptor[descriptor] for descriptor, _ in found]
+            for descriptor, events in found:
+                if events & select.EPOLLERR:  # a CPU that is not online has no buffer yet: sweeps look for one
+                    ready.unregister(descriptor)
             if time.monotonic() >= next_sweep:
                 full, next_sweep = list(share), time.monotonic() + _SWEEP_SECONDS
             moved = sum(self._guard(partial(_take_pages, pipe=pipe), buffer) for buffer in full)
