@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 from machine_state import OURS, arm_small, kill_armed, read_state
 
-from tracecorr.capture.armed import arm, note_top_buffer
+from tracecorr.capture.armed import Armed, arm, note_top_buffer
 from tracecorr.capture.journal import Journal, read_journal
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.owner import new_token, owner_of, pid_namespace, this_process
@@ -50,6 +51,17 @@ def test_what_is_armed_and_what_is_refused(tracefs: Tracefs) -> None:
         assert (workload / "current_tracer").read_text().strip() == "nop"
     finally:
         assert armed.disarm() == []
+
+
+def test_no_return_is_lost_where_some_hundred_threads_wait_in_a_function(tmp_path: Path) -> None:
+    (tmp_path / "kprobe_events").touch()
+    token = new_token()
+    armed = Armed(Tracefs(tmp_path), Journal.create(token), token)
+    armed.define([ProbePlan("r", "kfd_ioctl_ret", "kfd_ioctl ret=$retval:s64", "workload")])
+    defined = (tmp_path / "kprobe_events").read_text()
+    armed.disarm()
+    found = re.match(r"r(\d+):\S+ kfd_ioctl ret=", defined)
+    assert found and 768 <= int(found[1]) <= 4096  # two for each of 384 CPUs; what the kernel takes
 
 
 def test_buffers_of_busy_cpus_are_larger_and_fall_back(tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch) -> None:

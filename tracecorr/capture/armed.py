@@ -20,6 +20,9 @@ from tracecorr.capture.undo import ACTIONS
 from tracecorr.model.errors import ControlFileError, MachineError
 
 _LEAST_BUFFER_KB = 64
+# So many tasks of the machine may be in a function at once, waiting too: returns of more are lost, counted nowhere. By
+# itself the kernel takes two per CPU; it allows 4096 (KRETPROBE_MAXACTIVE_MAX of trace_probe.h). 1024 take 100 KB.
+_MOST_INSIDE = 1024
 # Where trace_printk goes: one instance of all; the kernel gives it back to the top one when ours is removed.
 _PRINTK = "trace_printk_dest"
 
@@ -296,7 +299,7 @@ class Armed:
     def _definition(self, probe: ProbePlan) -> str:
         name = f"{self.group}/{probe.name}"
         if probe.kind == "r":
-            return f"r{probe.max_active}:{name} {probe.definition}"
+            return f"r{_MOST_INSIDE}:{name} {probe.definition}"
         if probe.kind == "f-return":
             function, _, arguments = probe.definition.partition(" ")
             return f"f:{name} {function}%return {arguments}"
