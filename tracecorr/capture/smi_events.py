@@ -106,7 +106,6 @@ class SmiRecorder:
         self._empty_ns: dict[int, int] = {}
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self.lines = 0
         self.discarded_bytes = 0
         self.failure: OSError | None = None
         self.problems: list[str] = []
@@ -193,7 +192,6 @@ class SmiRecorder:
             if self.failure is None:
                 done = self._output.write(data)
                 if done == len(data):
-                    self.lines += 1
                     return
                 self.failure = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
