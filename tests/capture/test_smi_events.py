@@ -80,8 +80,7 @@ def test_doctor_says_why_there_are_none(nodes: Path, tmp_path: Path, monkeypatch
     if os.geteuid() == 0:
         finding, gpus = look_at_smi(tmp_path / "kfd", nodes)
         assert (finding.state, gpus) == (YES, (GPU, OTHER))
-    (tmp_path / "status").write_text("CapEff:\t0000000000000000\n")
-    monkeypatch.setattr(smi_events, "_STATUS", tmp_path / "status")
+    monkeypatch.setattr(smi_events, "has_capability", lambda _: False)
     assert "CAP_SYS_ADMIN" in look_at_smi(tmp_path / "kfd", nodes)[0].why
 
     def refuse(*_: object) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tracecorr.capture.findings import read_text
+from tracecorr.capture.invoker import has_capability
 
 _MOST_FILES, _CAP_SYS_RESOURCE = Path("/proc/sys/fs/nr_open"), 24
 
@@ -28,9 +29,7 @@ def most_files() -> int:
     """Return how many descriptors this process may open; with CAP_SYS_RESOURCE the kernel's own limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     limit = read_text(_MOST_FILES)
-    words = read_text(Path("/proc/self/status")).split()
-    may_raise = "CapEff:" in words and int(words[words.index("CapEff:") + 1], 16) >> _CAP_SYS_RESOURCE & 1
-    return max(hard, int(limit)) if may_raise and limit.isdigit() else hard
+    return max(hard, int(limit)) if has_capability(_CAP_SYS_RESOURCE) and limit.isdigit() else hard
 
 
 def allow_files() -> None:

@@ -86,24 +86,24 @@ class Drain:
 
     def stop(self) -> None:
         """Take what is left, partly filled pages too."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        self._end_readers()
         for buffer in self._buffers:
             self._guard(_take_rest, buffer)
 
     def close(self) -> None:
         """Let go of the kernel's buffers and the files; may be called again."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        self._end_readers()
         for buffer in self._buffers:
             if buffer.source >= 0:
                 os.close(buffer.source)
                 buffer.source = -1
             buffer.output.close()
+
+    def _end_readers(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
 
     def _read(self, share: Sequence[_Buffer]) -> None:
         pipe = os.pipe()
