@@ -204,13 +204,11 @@ def find_threads(pid: int) -> Iterator[list[int]]:
 
 def list_children(pid: int) -> list[int]:
     """Return the children of all threads of a process."""
-    try:
-        tasks = list((_PROC / str(pid) / "task").iterdir())
-    except OSError:
-        return []
     children: list[int] = []
-    for task in tasks:
-        children += [int(word) for word in _read(task / "children").split()]
+    for tid in list_threads(pid):
+        # Of some thousand threads, many times a second: by way of Path and text it takes nearly twice as long.
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{tid}/children", "rb", buffering=0) as words:  # noqa: PTH123
+            children += map(int, words.read().split())
     return children
 
 
