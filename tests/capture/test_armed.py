@@ -330,6 +330,18 @@ def test_what_a_damaged_journal_still_names_is_undone_and_the_rest_told(tmp_path
     assert path.exists()
 
 
+@pytest.mark.usefixtures("no_tracefs")
+@pytest.mark.parametrize("note", [{"kind": "file", "path": "."}, {"kind": "file"}, {"kind": "quiet"}])
+def test_a_change_that_cannot_be_undone_keeps_no_other_from_it(tmp_path: Path, note: dict[str, str]) -> None:
+    journal = _dead_journal(tmp_path)
+    journal.note(**note)
+    done, left = restore_leftovers(tmp_path)
+    assert (done, len(left)) == ([], 1)
+    assert f"{note} is not undone" in left[0]
+    assert not any((tmp_path / name).exists() for name in ("a", "b"))
+    assert journal.path.exists()
+
+
 def test_captures_that_run_are_named(tmp_path: Path) -> None:
     _dead_journal(tmp_path)
     (tmp_path / "odd.journal").write_bytes(b"\0" * 99)
