@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import resource
 import time
@@ -159,3 +160,17 @@ def _print_until(instance: Tracefs, holds: Callable[[], bool]) -> None:
             instance.write("trace_marker", "x" * 200)
         time.sleep(0.02)
     pytest.fail("it did not come true")
+
+
+def test_a_file_that_cannot_be_closed_keeps_no_instance(instance: Tracefs, tmp_path: Path) -> None:
+    class Failing(io.FileIO):
+        def close(self) -> None:
+            if not self.closed:
+                super().close()
+                raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    drain = Drain({"x": instance.root}, lambda _, cpu: Failing(tmp_path / f"{cpu}", "wb"))
+    drain.close()
+    assert drain.failure is not None and drain.failure.errno == errno.EDQUOT
+    instance.root.rmdir()
+    instance.root.mkdir()

@@ -97,7 +97,11 @@ class Drain:
             if buffer.source >= 0:
                 os.close(buffer.source)
                 buffer.source = -1
-            buffer.output.close()
+        for buffer in self._buffers:
+            try:
+                buffer.output.close()
+            except OSError as error:  # a disk beyond a network tells only now that it is full
+                self.failure = self.failure or error
 
     def _end_readers(self) -> None:
         self._stopping.set()
