@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -303,4 +302,4 @@ class KernelRecorder:
 
     def _save_clock(self) -> None:
         top = self._top.clock_content() if self._top is not None else {}
-        self._folder.write_text("raw/clock.json", json.dumps({**self._sampler.content(self._clock), **top}))
+        self._folder.write_text("raw/clock.json", self._sampler.render(self._clock, top))
