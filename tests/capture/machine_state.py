@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tracecorr.capture.armed import Armed, arm
+from tracecorr.capture.findings import look_at_process_numbers
 from tracecorr.capture.journal import Journal, journal_folder
+from tracecorr.capture.offer import NO
 from tracecorr.capture.owner import PREFIX, new_token, owner_of
 from tracecorr.capture.plan import EventPlan, InstancePlan, Plan, ProbePlan
 from tracecorr.capture.tracefs import Tracefs, find_tracefs
@@ -31,6 +33,8 @@ _REPORTS = (
 
 def need_tracefs() -> Tracefs:
     """Return the tracing folder of this machine, or skip."""
+    if (numbers := look_at_process_numbers()).state == NO:
+        pytest.skip(numbers.why)
     try:
         tracefs = find_tracefs()
         (tracefs.root / "instances" / f"probe_of_tests_{os.getpid()}").mkdir()

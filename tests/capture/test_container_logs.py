@@ -6,6 +6,7 @@ A process with a root of its own (chroot, mount namespace) stands for the contai
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import time
@@ -78,10 +79,33 @@ def test_one_that_cannot_be_moved_does_not_keep_the_others(
     (target / "hip_1").write_text("in the way\n")
     made = make_logs(place, token)
     logs = ContainerLogs(process.pid, exec_log_folders(token))
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match=f"stays in {logs.inside} of the container"):
         logs.move_to(target)
     logs.close()
-    assert not made.exists() and (target / "sparse").exists()
+    assert [path.name for path in made.iterdir()] == ["hip_1"]
+    assert (target / "hip_1").read_text() == "in the way\n" and (target / "sparse").exists()
+
+
+def test_a_full_disk_takes_no_log_from_the_container(
+    inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    place, process = inside
+    token, target = new_token(), tmp_path / "target"
+    target.mkdir()
+    made = make_logs(place, token)
+    logs, before = ContainerLogs(process.pid, exec_log_folders(token)), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large; what could not be moved stays in"):
+            logs.move_to(target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in made.iterdir()] == ["sparse"]
+    assert [path.name for path in target.iterdir()] == ["hip_1"]
+    logs.move_to(target)
+    logs.close()
+    assert not made.exists()
+    assert (target / "sparse").read_bytes().endswith(b"\0the end\n")
 
 
 def test_what_a_killed_capture_left_is_brought_out(

@@ -1,17 +1,26 @@
-"""The drain moves whole pages as they fill and rests in between, also where the kernel always says "ready"."""
+"""The drain moves whole pages as they fill, rests in between, and keeps no instance that it cannot drain."""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from machine_state import read_state, small_plan
 
+from tracecorr.capture.descriptors import allow_files, most_files
 from tracecorr.capture.drain import Drain, list_cpus
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import find_invoker
+from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import PREFIX, new_token
+from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.tracefs import Tracefs
 
 _SECONDS = 0.5
@@ -56,6 +65,27 @@ def test_a_buffer_that_is_ready_without_a_whole_page_is_not_asked_again_and_agai
     assert len(asked) < (took / 0.2 + 2) * len(cpus) + took / 0.01 + 10
 
 
+def test_cpus_that_were_never_online_are_not_asked_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For them the kernel tells an error at once, and has nothing: as a file of sysfs does until it is read."""
+    (tmp_path / "per_cpu/cpu7").mkdir(parents=True)
+    (tmp_path / "per_cpu/cpu7/trace_pipe_raw").symlink_to("/sys/kernel/uevent_seqnum")
+    asked = []
+
+    def refuse(*words: Any, **_: Any) -> int:
+        asked.append(words)
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "splice", refuse)
+    drain = Drain({"x": tmp_path}, lambda _, cpu: (tmp_path / f"{cpu}").open("wb", buffering=0))
+    start = time.monotonic()
+    drain.start()
+    time.sleep(_SECONDS)
+    drain.close()
+    assert 0 < len(asked) < (time.monotonic() - start) / 0.2 + 3
+
+
 def test_all_that_fills_a_buffer_while_it_rests_is_written(instance: Tracefs, tmp_path: Path) -> None:
     instance.write("buffer_size_kb", "1024")
     drain = Drain({"x": instance.root}, lambda _, cpu: (tmp_path / f"{cpu}").open("wb", buffering=0))
@@ -66,3 +96,81 @@ def test_all_that_fills_a_buffer_while_it_rests_is_written(instance: Tracefs, tm
     drain.close()
     data = b"".join((tmp_path / f"{cpu}").read_bytes() for cpu in list_cpus(instance.root))
     assert [number for number in range(2000) if b"mark %06d " % number not in data] == []
+
+
+@pytest.mark.parametrize("fails", ["open_new", "write_once"])
+def test_a_recording_that_cannot_open_all_its_files_leaves_no_instance(
+    tracefs: Tracefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """The second file of pages, or the first of what describes them, when all pages are open."""
+    before, token = read_state(tracefs), new_token()
+    folder = RecordingFolder.create(tmp_path / "x.tracecorr", find_invoker({"PATH": "/bin"}))
+    real, calls = getattr(folder, fails), iter([fails == "open_new"])
+
+    def refuse(*words: Any) -> Any:
+        if next(calls, False):
+            return real(*words)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(folder, fails, refuse)
+    monkeypatch.setattr("tracecorr.capture.undo._PATIENCE_S", 0.05)
+    with pytest.raises(OSError, match="Too many open files"):
+        KernelRecorder.arm(small_plan(tmp_path), tracefs, Journal.create(token), token, folder)
+    assert read_state(tracefs) == before
+
+
+def test_as_many_files_may_be_open_as_the_system_lets() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, before[1]))
+    try:
+        allow_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == most_files() >= before[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_page_that_a_full_file_took_in_part_does_not_displace_those_behind_it(
+    instance: Tracefs, tmp_path: Path
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    drain = Drain({"x": instance.root}, lambda _, cpu: (tmp_path / f"{cpu}").open("wb", buffering=0))
+    drain.start()
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+        _print_until(instance, lambda: drain.failure is not None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    files = [tmp_path / f"{cpu}" for cpu in list_cpus(instance.root)]
+    _print_until(instance, lambda: max(file.stat().st_size for file in files) > 10_000)
+    drain.stop()
+    drain.close()
+    assert drain.discarded_bytes % 4096 == 0
+    for file in files:
+        data = file.read_bytes()
+        heads = [int.from_bytes(data[at + 8 : at + 12], "little") & 0xFFFFF for at in range(0, len(data), 4096)]
+        assert len(data) % 4096 == 0
+        assert all(0 < used <= 4080 for used in heads)
+
+
+def _print_until(instance: Tracefs, holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        for _ in range(40):
+            instance.write("trace_marker", "x" * 200)
+        time.sleep(0.02)
+    pytest.fail("it did not come true")
+
+
+def test_a_file_that_cannot_be_closed_keeps_no_instance(instance: Tracefs, tmp_path: Path) -> None:
+    class Failing(io.FileIO):
+        def close(self) -> None:
+            if not self.closed:
+                super().close()
+                raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    drain = Drain({"x": instance.root}, lambda _, cpu: Failing(tmp_path / f"{cpu}", "wb"))
+    drain.close()
+    assert drain.failure is not None and drain.failure.errno == errno.EDQUOT
+    instance.root.rmdir()
+    instance.root.mkdir()

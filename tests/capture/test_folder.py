@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 from dataclasses import asdict
 from pathlib import Path
 
@@ -164,3 +165,18 @@ def test_raw_files_are_found_by_their_places(tmp_path: Path) -> None:
         ("raw/clock.json", "tracecorr", "clock_samples"),
         ("raw/hqd/0-mqds.txt", "hqd", "dump"),
     }
+
+
+@pytest.mark.parametrize("write", ["write_text", "write_once", "write_bytes"])
+def test_a_file_that_the_disk_does_not_take_whole_is_not_there(tmp_path: Path, write: str) -> None:
+    folder, before = RecordingFolder.create(tmp_path / "a.tracecorr", ME), resource.getrlimit(resource.RLIMIT_FSIZE)
+    content = b"x" * 9000 if write == "write_bytes" else "x" * 9000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            getattr(folder, write)("raw/ftrace/gpu/header_page", content)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list_raw_files(folder.path) == []
+    getattr(folder, write)("raw/ftrace/gpu/header_page", content)
+    assert [entry["size"] for entry in list_raw_files(folder.path)] == [9000]

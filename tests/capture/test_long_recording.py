@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from tracecorr.capture import recorder as recorders
+from tracecorr.capture.clock_samples import ClockSampler
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import find_invoker
 from tracecorr.capture.journal import Journal
@@ -65,3 +67,21 @@ def test_clock_samples_are_saved_rarer_the_longer_it_lasts(
 def _note(saved: list[tuple[float, int]], now: float, path: str, text: str) -> None:
     if path == "raw/clock.json":
         saved.append((now, len(json.loads(text)["samples"])))
+
+
+def test_samples_of_some_hours_are_written_without_a_long_stop(tmp_path: Path) -> None:
+    """While Python encodes them all no thread drains the trace: some seconds for those of a day."""
+    (tmp_path / "trace_marker").touch()
+    sampler = ClockSampler({"workload": tmp_path})
+    for _ in range(10_000):
+        sampler.sample("during")
+    sampler.close()
+    begun = time.process_time()
+    text = sampler.render("mono", {"top_buffer": {"samples": [1]}})
+    took = time.process_time() - begun
+    content = json.loads(text)
+    begun = time.process_time()
+    json.dumps(content)
+    assert took < (time.process_time() - begun) / 5
+    assert (content["trace_clock"], content["top_buffer"]) == ("mono", {"samples": [1]})
+    assert [sample["id"] for sample in content["samples"]] == list(range(10_000))

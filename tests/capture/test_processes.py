@@ -68,6 +68,18 @@ def test_an_admitted_child_of_a_known_process_has_not_left_its_parents() -> None
         shell.communicate()
 
 
+def test_threads_of_known_processes_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, read, over = ProcessTable(), list[int](), threading.Event()
+    assert table.add(os.getpid(), "started")
+    monkeypatch.setattr(processes, "read_status", lambda pid: read.append(pid))
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    table.adopt([os.getpid(), thread.native_id or 0, 1])
+    over.set()
+    thread.join()
+    assert set(read) == {1}
+
+
 def test_processes_that_wrote_on_are_named_after_their_end() -> None:
     ended = subprocess.Popen(["sh", "-c", "read line; :"], stdin=subprocess.PIPE)
     table = ProcessTable()

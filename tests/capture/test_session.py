@@ -98,6 +98,21 @@ def test_the_workload_has_the_environment_of_the_caller(tmp_path: Path) -> None:
     assert "warning: no HIP log" not in done.stderr
 
 
+def test_a_capture_may_have_more_files_open_than_select_takes(tmp_path: Path) -> None:
+    """One on 384 CPUs opens two for each of them and each instance before it waits for anything."""
+    many = (
+        "import os, resource, sys; hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard));"
+        "[os.set_inheritable(os.open('/dev/null', os.O_RDONLY), True) for _ in range(1100)];"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    words = ["-m", "tracecorr", "capture", "-o", "x", *QUICK, "--", "sh", "-c", "sleep 0.5; exit 4"]
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    done = subprocess.run([sys.executable, "-c", many, *words], cwd=tmp_path, env=environment, check=False)
+    info = json.loads((tmp_path / "x.tracecorr/capture.json").read_text())
+    assert (done.returncode, info["state"]) == (4, "complete")
+
+
 def test_own_settings_of_the_log_that_are_not_used_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMD_LOG_LEVEL", "3")
     monkeypatch.setenv("AMD_LOG_MASK", "2147483647")
@@ -120,6 +135,26 @@ def test_the_cost_of_an_event_is_measured_and_not_recorded(tmp_path: Path, trace
     events = pl.read_parquet(capture.shown / "tables" / "events.parquet", columns=["layer", "pid"])
     of_ours = events.filter(pl.col("pid") == capture.process.pid)["layer"].cast(pl.String)
     assert not {"syscall", "ioctl"} & set(of_ours)
+
+
+def test_among_process_numbers_of_its_own_nothing_is_captured(tmp_path: Path, tracefs: Tracefs) -> None:
+    """The kernel would trace strangers by the numbers of the workload, as seen from a container."""
+    inside = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine makes no pid namespaces")
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    for words in (
+        ["capture", "-o", "x", *QUICK, "--", "touch", "ran"],
+        ["capture", "--dry-run", "--", "true"],
+        ["doctor"],
+    ):
+        call = [*inside, sys.executable, "-m", "tracecorr", *words]
+        with unchanged(tracefs):
+            done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 3, done
+        assert "process numbers of its own" in done.stdout + done.stderr
+        assert "--pid=host" in done.stdout + done.stderr
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["run"])
 
 
 def test_without_system_calls_no_cost_of_one_is_said(tmp_path: Path) -> None:

@@ -82,6 +82,20 @@ def test_the_verb_without_capture(
     assert main([*words, "-o", str(tmp_path / "x.experiment")]) == 2  # it is there
 
 
+def test_links_that_a_workload_left_in_its_folder_lead_no_result_elsewhere(
+    workload: Callable[[int], str], tmp_path: Path
+) -> None:
+    """The folder is the caller's, whose commands run in it; root writes the results."""
+    precious, folder = tmp_path / "precious", tmp_path / "x.experiment"
+    precious.write_text("of root")
+    names = ("stamps.parquet", "captured.parquet", "experiment.json", "report.json")
+    plant = "; ".join(f"ln -sf {shlex.quote(str(precious))} {shlex.quote(str(folder / name))}" for name in names)
+    words = ["--high", f"{plant}; {workload(100)}", "--low", workload(100), "--rounds", "1", "--no-capture"]
+    assert main(["experiment", "preempt", *words, "-o", str(folder)]) == 0
+    assert precious.read_text() == "of root"
+    assert not any((folder / name).is_symlink() for name in names)
+
+
 def test_workloads_that_fail_or_print_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = ["experiment", "preempt", "--rounds", "1", "--no-capture"]
     assert main([*base, "--high", "exit 3", "--low", "true", "-o", str(tmp_path / "a")]) == 2

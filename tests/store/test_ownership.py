@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import pytest
 
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
+from tracecorr.store.capture import make_parts_folder, write_info
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can work in another user's folder")
 USER, GROUP = 47110, 47111
@@ -75,3 +77,28 @@ def test_the_user_replaces_tables_that_root_had_made(repo: Path, capture: Path) 
     correlate_as_user(repo, capture)
     assert {each.stat().st_uid for each in (capture / "tables").rglob("*")} == {USER}
     assert Capture.open(capture).table("events").collect().height > 0
+
+
+def test_root_follows_no_link_that_the_user_left_in_place_of_what_it_writes(capture: Path) -> None:
+    """Names of what takes the place of older files hold the number of the process, which can be guessed."""
+    theirs = capture.parent / "of root"
+    theirs.mkdir()
+    (theirs / "file").write_text("precious")
+    (capture / f".capture.json.{os.getpid()}").symlink_to(theirs / "file")
+    write_info(capture, Capture.open(capture).info)
+    (capture / f".tables.{os.getpid()}").symlink_to(theirs)
+    with pytest.raises(FileExistsError):
+        make_parts_folder(capture)
+    assert [path.name for path in theirs.iterdir()] == ["file"]
+    assert (theirs / "file").read_text() == "precious"
+
+
+def test_a_description_for_which_there_is_no_room_leaves_nothing(capture: Path) -> None:
+    before, names = resource.getrlimit(resource.RLIMIT_FSIZE), {path.name for path in capture.iterdir()}
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_info(capture, {"files": []} | {"command": ["x"] * 100})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {path.name for path in capture.iterdir()} == names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import import_files, make_dataset
+from tracecorr.store.fleet import begin_fleet, finish_fleet
 from tracecorr.store.place import check_place
 
 LOG = ":3:hip_api.cpp :1 : 5 us: [pid:7 tid:0x7f0000000000] hipInit ( 0 )\n"
@@ -58,6 +60,27 @@ def test_a_capture_that_is_being_recorded_is_replaced_by_no_import_and_no_datase
     with pytest.raises(CaptureError, match="is being recorded now"):
         make_dataset([member], recorded, force=True)
     assert json.loads((recorded / "capture.json").read_text())["state"] == "recording"
+
+
+def test_a_dataset_takes_the_place_where_a_link_leads_and_loses_nothing_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, link = _describe(tmp_path / "a.tracecorr", nodes=["an old one"]), tmp_path / "link.tracecorr"
+    link.symlink_to(made)
+    stage = begin_fleet([], link, force=True)
+    replace = Path.replace
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path == stage:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return replace(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+        patch.setattr(Path, "replace", refuse)
+        finish_fleet(stage, link, [])
+    assert json.loads((made / "capture.json").read_text())["nodes"] == ["an old one"]
+    assert finish_fleet(stage, link, []).info["nodes"] == []
+    assert link.is_symlink() and sorted(path.name for path in tmp_path.iterdir()) == [made.name, link.name]
 
 
 def test_what_a_killed_recording_left_and_what_is_damaged_may_be_replaced(tmp_path: Path) -> None:

@@ -14,11 +14,15 @@ from tracecorr.capture.function_filter import functions_set, set_functions, trac
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import PREFIX
 from tracecorr.capture.plan import Absent, EventPlan, InstancePlan, Plan, ProbePlan
+from tracecorr.capture.processes import find_threads
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.capture.undo import ACTIONS
 from tracecorr.model.errors import ControlFileError, MachineError
 
 _LEAST_BUFFER_KB = 64
+# So many tasks of the machine may be in a function at once, waiting too: returns of more are lost, counted nowhere. By
+# itself the kernel takes two per CPU; it allows 4096 (KRETPROBE_MAXACTIVE_MAX of trace_probe.h). 1024 take 100 KB.
+_MOST_INSIDE = 1024
 # Where trace_printk goes: one instance of all; the kernel gives it back to the top one when ours is removed.
 _PRINTK = "trace_printk_dest"
 
@@ -75,7 +79,6 @@ class Armed:
         self._journal = journal
         self._plans: dict[str, InstancePlan] = {}
         self._probes: list[ProbePlan] = []
-        self._admitted: set[int] = set()
         self._placeholder = _Placeholder()
         self.perf_buffer_kb_per_cpu = 0
         self.perf_cpus: tuple[int, ...] = ()
@@ -160,12 +163,11 @@ class Armed:
         Raises:
             ControlFileError: the kernel refused it.
         """
-        while fresh := [tid for tid in list_threads(pid) if tid not in self._admitted]:
+        for fresh in find_threads(pid):
             for name, plan in self._plans.items():
                 if plan.follows_workload:
                     for file in ("set_event_pid", "set_ftrace_pid") if plan.functions else ("set_event_pid",):
                         Tracefs(self.instances[name]).append(file, " ".join(map(str, fresh)))
-            self._admitted.update(fresh)
 
     def list_followed(self) -> set[int]:
         """Return the threads (host numbers) that the kernel follows by now as the workload's."""
@@ -297,7 +299,7 @@ class Armed:
     def _definition(self, probe: ProbePlan) -> str:
         name = f"{self.group}/{probe.name}"
         if probe.kind == "r":
-            return f"r{probe.max_active}:{name} {probe.definition}"
+            return f"r{_MOST_INSIDE}:{name} {probe.definition}"
         if probe.kind == "f-return":
             function, _, arguments = probe.definition.partition(" ")
             return f"f:{name} {function}%return {arguments}"
@@ -324,11 +326,3 @@ class _Placeholder:
     def end(self) -> None:
         """Let the thread end; may be called again."""
         self._over.set()
-
-
-def list_threads(pid: int) -> list[int]:
-    """Return the threads of a process (host numbers); the pid alone for one that is gone."""
-    try:
-        return sorted(int(p.name) for p in Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return [pid]

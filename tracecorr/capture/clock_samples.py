@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -24,11 +25,16 @@ class ClockSampler:
     """
 
     def __init__(self, instances: Mapping[str, Path]) -> None:
-        self._markers = {
-            name: os.open(path / "trace_marker", os.O_WRONLY | os.O_CLOEXEC) for name, path in instances.items()
-        }
-        self.samples: list[dict[str, Any]] = []
+        self._markers: dict[str, int] = {}
+        # As JSON: to encode those of a day takes seconds, in which no other thread could drain a buffer.
+        self._samples: list[str] = []
         self._marks = 0
+        try:
+            for name, path in instances.items():
+                self._markers[name] = os.open(path / "trace_marker", os.O_WRONLY | os.O_CLOEXEC)
+        except BaseException:
+            self.close()
+            raise
 
     def burst(self, label: str) -> None:
         """Take several samples, at the start and at the end of a recording."""
@@ -38,13 +44,13 @@ class ClockSampler:
     def sample(self, label: str) -> None:
         """Take one sample in every instance."""
         for name in self._markers:
-            self.samples += self._take(name, label)
+            self._samples += map(json.dumps, self._take(name, label))
 
     def sample_narrowly(self, label: str) -> None:
         """Take some samples in every instance, and keep the one with the narrowest bracket."""
         for name in self._markers:
             taken = [sample for _ in range(_TRIES) for sample in self._take(name, label)]
-            self.samples += sorted(taken, key=lambda s: int(s["mono1"]) - int(s["mono0"]))[:1]
+            self._samples += map(json.dumps, sorted(taken, key=lambda s: int(s["mono1"]) - int(s["mono0"]))[:1])
 
     def _take(self, name: str, label: str) -> list[dict[str, Any]]:
         # A mark that a full buffer refuses is no failure of the capture.
@@ -53,13 +59,14 @@ class ClockSampler:
             return [{"label": label, "instance": name, **_mark(self._markers[name], self._marks - 1)}]
         return []
 
-    def content(self, trace_clock: str) -> dict[str, Any]:
-        """Return what belongs into clock.json."""
+    def render(self, trace_clock: str, more: Mapping[str, Any]) -> str:
+        """Return the text of clock.json, with what else is in it."""
         about = (
             "ids match the `clock_sync id=N` marks in the trace; a mark was written between mono0 and mono1 "
             "(CLOCK_MONOTONIC ns); raw, boot and real were read between their own mono0 and mono1"
         )
-        return {"trace_clock": trace_clock, "about": about, "samples": self.samples}
+        head = json.dumps({"trace_clock": trace_clock, "about": about, **more})
+        return f'{head[:-1]}, "samples": [{", ".join(self._samples)}]}}'
 
     def close(self) -> None:
         """Let go of the instances, so that they can be removed."""

@@ -50,7 +50,7 @@ class ContainerLogs:
     def move_to(self, target: Path) -> None:
         """Move what is in it into the capture folder, and take the folder away from the container.
 
-        What is no plain file is not moved. What cannot be read or removed does not keep the rest from it.
+        What is no plain file is not moved. What cannot be moved stays, and does not keep the rest from it.
 
         Raises:
             OSError: why something could not be moved or removed.
@@ -60,14 +60,13 @@ class ContainerLogs:
             try:
                 if entry.is_file(follow_symlinks=False):
                     self._copy(entry.name, target)
+                self._remove_entry(entry)
             except OSError as error:
                 failures.append(error)
-        try:
-            self.remove()
-        except OSError as error:
-            failures.append(error)
         if failures:
-            raise failures[0]
+            why = f"{failures[0].strerror}; what could not be moved stays in {self.inside} of the container"
+            raise OSError(failures[0].errno, why) from failures[0]
+        self.remove()
 
     def remove(self) -> None:
         """Take the folder away from the container, with all that is in it.
@@ -76,10 +75,7 @@ class ContainerLogs:
             OSError: why something could not be removed.
         """
         for entry in os.scandir(self._folder):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.name, dir_fd=self._folder)
-            else:
-                os.unlink(entry.name, dir_fd=self._folder)
+            self._remove_entry(entry)
         with suppress(FileNotFoundError):
             os.rmdir(os.path.basename(self.inside), dir_fd=self._parent)  # noqa: PTH119
 
@@ -88,19 +84,28 @@ class ContainerLogs:
         os.close(self._folder)
         os.close(self._parent)
 
+    def _remove_entry(self, entry: os.DirEntry[str]) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.name, dir_fd=self._folder)
+        else:
+            os.unlink(entry.name, dir_fd=self._folder)
+
     def _copy(self, name: str, target: Path) -> None:
-        """Copy a plain file; what was freed of it stays a hole."""
+        """Copy a plain file, all of it or nothing; what was freed of it stays a hole."""
         source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._folder)
         try:
             if not stat.S_ISREG(os.fstat(source).st_mode):
                 return
-            with (target / name).open("xb") as copy:
+            with ExitStack() as undone, (target / name).open("xb") as copy:
+                undone.callback((target / name).unlink)
                 for start, end in _list_data(source):
                     copy.seek(start)
                     while start < end and (piece := os.pread(source, min(_PIECE, end - start), start)):
                         copy.write(piece)
                         start += len(piece)
                 copy.truncate(os.fstat(source).st_size)
+                copy.flush()
+                undone.pop_all()
         finally:
             os.close(source)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import stat
 import time
@@ -12,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tracecorr.capture.containers import COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, MARK, is_gate_command
+from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.invoker import read_environment, read_status
 from tracecorr.capture.owner import PREFIX, owner_of
 from tracecorr.capture.workload import NOT_FOUND, NOT_RUNNABLE, GatedProcess
@@ -120,7 +120,7 @@ def end_gates(token: str) -> None:
         pidfd = _open_gate(pid, token)
         if pidfd is not None:
             _send(pidfd, signal.SIGKILL)
-            select.select([pidfd], [], [], _END_SECONDS)
+            wait_readable([pidfd], _END_SECONDS)
             os.close(pidfd)
 
 

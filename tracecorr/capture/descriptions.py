@@ -47,10 +47,9 @@ def save_names(folder: RecordingFolder, name: str, instance: Path) -> None:
         folder.write_text(f"raw/ftrace/{name}/{file}", _text(root / file))
 
 
-def save_stats(folder: RecordingFolder, name: str, stats: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    """Store and return the counters of every CPU of an instance."""
+def save_stats(folder: RecordingFolder, name: str, stats: dict[str, dict[str, str]]) -> None:
+    """Store the counters of every CPU of an instance."""
     folder.write_text(f"raw/ftrace/{name}/stats.json", json.dumps(stats, indent=1))
-    return stats
 
 
 def _text(path: Path) -> str:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -38,6 +39,13 @@ class _Buffer:
     page_bytes: int
     discarded: int = 0
 
+    def drop_torn_page(self) -> None:
+        """Cut off what the file took of a page only in part: readers find the next one behind whole pages alone."""
+        end = self.output.tell()
+        torn = end % self.page_bytes
+        self.output.truncate(self.output.seek(end - torn))
+        self.discarded += torn
+
 
 class Drain:
     """Read the pages of all CPUs of some instances into files, with a few threads.
@@ -45,25 +53,22 @@ class Drain:
     Args:
         instances: tracefs folders by name.
         open_output: gives the file for an instance and a CPU.
-        avoid: CPUs of the workload; the readers run on the others where there are any.
     """
 
-    def __init__(
-        self,
-        instances: Mapping[str, Path],
-        open_output: Callable[[str, int], IO[bytes]],
-        avoid: frozenset[int] = frozenset(),
-    ) -> None:
+    def __init__(self, instances: Mapping[str, Path], open_output: Callable[[str, int], IO[bytes]]) -> None:
         self._buffers: list[_Buffer] = []
-        self._cpus = _reader_cpus(avoid)
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self.failure: OSError | None = None
-        for name, root in instances.items():
-            for cpu in list_cpus(root):
-                _allow_more_files()
-                source = os.open(root / f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
-                self._buffers.append(_Buffer(source, open_output(name, cpu), page_bytes(root)))
+        try:
+            for name, root in instances.items():
+                for cpu in list_cpus(root):
+                    output = open_output(name, cpu)
+                    source = os.open(root / f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
+                    self._buffers.append(_Buffer(source, output, page_bytes(root)))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def discarded_bytes(self) -> int:
@@ -81,28 +86,30 @@ class Drain:
 
     def stop(self) -> None:
         """Take what is left, partly filled pages too."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        self._end_readers()
         for buffer in self._buffers:
-            self._guard(lambda b=buffer: _take_rest(b))  # type: ignore[misc]
+            self._guard(_take_rest, buffer)
 
     def close(self) -> None:
         """Let go of the kernel's buffers and the files; may be called again."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        self._end_readers()
         for buffer in self._buffers:
             if buffer.source >= 0:
                 os.close(buffer.source)
                 buffer.source = -1
-            buffer.output.close()
+        for buffer in self._buffers:
+            try:
+                buffer.output.close()
+            except OSError as error:  # a disk beyond a network tells only now that it is full
+                self.failure = self.failure or error
+
+    def _end_readers(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
 
     def _read(self, share: Sequence[_Buffer]) -> None:
-        if self._cpus:
-            os.sched_setaffinity(0, self._cpus)
         pipe = os.pipe()
         with contextlib.suppress(OSError):
             fcntl.fcntl(pipe[0], _F_SETPIPE_SZ, _PIPE_BYTES)
@@ -114,21 +121,26 @@ class Drain:
         while not self._stopping.is_set():
             found = ready.poll(max(next_sweep - time.monotonic(), 0))
             full = [by_descriptor[descriptor] for descriptor, _ in found]
+            for descriptor, events in found:
+                if events & select.EPOLLERR:  # a CPU that is not online has no buffer yet: sweeps look for one
+                    ready.unregister(descriptor)
             if time.monotonic() >= next_sweep:
                 full, next_sweep = list(share), time.monotonic() + _SWEEP_SECONDS
-            moved = sum(self._guard(lambda b=buffer: _take_pages(b, pipe)) for buffer in full)  # type: ignore[misc]
+            moved = sum(self._guard(partial(_take_pages, pipe=pipe), buffer) for buffer in full)
             if found and not moved:
                 self._stopping.wait(_PAUSE_SECONDS)
         ready.close()
         os.close(pipe[0])
         os.close(pipe[1])
 
-    def _guard(self, work: Callable[[], int]) -> int:
-        """Keep draining when a file takes no more: what follows is counted, not kept; return the bytes moved."""
+    def _guard(self, take: Callable[[_Buffer], int], buffer: _Buffer) -> int:
+        """Keep draining when a file takes no more: what it does not take is counted; return the bytes moved."""
         try:
-            return work()
+            return take(buffer)
         except OSError as error:
             self.failure = self.failure or error
+            with contextlib.suppress(OSError):
+                buffer.drop_torn_page()
             return 0
 
 
@@ -236,15 +248,3 @@ def count_events(stats: Mapping[str, Mapping[str, str]]) -> Counts:
         lost = number.get("overrun", 0) + number.get("dropped events", 0) + number.get("commit overrun", 0)
         total += Counts(number.get("entries", 0) + number.get("read events", 0), lost)
     return total
-
-
-def _reader_cpus(avoid: frozenset[int]) -> set[int]:
-    """Return the CPUs for the readers; none = anywhere."""
-    return set(os.sched_getaffinity(0)) - avoid if avoid else set()
-
-
-def _allow_more_files() -> None:
-    """Raise the limit of open files as far as it goes: a big host has a thousand buffers."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -12,6 +12,7 @@ from tracecorr.capture.called_by_root import call_as_root
 from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.capture.engines import available_engines
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Runtime
+from tracecorr.capture.owner import pid_namespace
 from tracecorr.store.free_memory import read_cgroup_limit
 
 KFD_DEVICE = Path("/dev/kfd")
@@ -21,8 +22,8 @@ _AMD_VENDOR = "0x1002"
 _VIRTUAL_FUNCTIONS = ("0x7410", "0x74b5", "0x74b6", "0x74b9", "0x74bd", "0x75b0", "0x75b3")
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
-_MOST_FILES, _CAP_SYS_RESOURCE = Path("/proc/sys/fs/nr_open"), 24
 _MODULE = Path("/sys/module/amdgpu")
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of proc_ns.h (Linux 3.8 to 6.18)
 
 
 def read_text(path: Path) -> str:
@@ -93,13 +94,13 @@ def look_at_rights() -> Finding:
     return Finding("rights", YES, f"root; open files {soft} of {hard}; perf_event_paranoid {paranoid}")
 
 
-def most_files() -> int:
-    """Return how many descriptors this process may open; with CAP_SYS_RESOURCE the kernel's own limit."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    limit = read_text(_MOST_FILES)
-    words = read_text(Path("/proc/self/status")).split()
-    may_raise = "CapEff:" in words and int(words[words.index("CapEff:") + 1], 16) >> _CAP_SYS_RESOURCE & 1
-    return max(hard, int(limit)) if may_raise and limit.isdigit() else hard
+def look_at_process_numbers() -> Finding:
+    """Tell whether this process sees processes by the kernel's own numbers: filters and records have no others."""
+    if pid_namespace() == _FIRST_PID_NAMESPACE:
+        return Finding("process numbers", YES)
+    why = "tracecorr runs in a container with process numbers of its own: the kernel would trace others that bear them"
+    remedy = "call tracecorr on the host (--container NAME), or start the container with --pid=host"
+    return Finding("process numbers", NO, why, remedy)
 
 
 def look_at_limits() -> Finding:

@@ -71,16 +71,15 @@ class RecordingFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a small file of the folder, in place of an older one."""
+        self.write_bytes(name, text.encode())
+
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Write a file of the folder, in place of an older one: all of it or nothing."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = _fresh(target)
-        fresh.write_text(text)
+        fresh.write_bytes(data)
         fresh.replace(target)
-
-    def write_bytes(self, name: str, data: bytes) -> None:
-        """Write a file of the folder at once."""
-        with self.open_new(name) as stream:
-            stream.write(data)
 
     def append_line(self, name: str, line: str) -> None:
         """Add a line to a file of the folder."""
@@ -89,10 +88,8 @@ class RecordingFolder:
 
     def write_once(self, name: str, text: str) -> None:
         """Write a small file of the folder that never changes, unless it is there."""
-        target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError), target.open("x") as stream:
-            stream.write(text)
+        if not (self.path / name).exists():
+            self.write_text(name, text)
 
     def write_info(self, info: dict[str, Any]) -> None:
         """Write `capture.json`, and take the space of the next one, which must find its place on a full disk, too."""

@@ -148,6 +148,11 @@ def read_status(pid: int) -> dict[str, str] | None:
     return {key: value.strip() for key, _, value in pairs}
 
 
+def has_capability(number: int) -> bool:
+    """Tell whether this process has a capability of the kernel (linux/capability.h)."""
+    return bool(int((read_status(os.getpid()) or {}).get("CapEff", "0"), 16) >> number & 1)
+
+
 def _number(text: str | None) -> int:
     return int(text) if text and text.isdigit() else 0
 

@@ -79,7 +79,7 @@ class Journal:
             for number in self._unread
         ]
         for note in reversed(self.notes):
-            problem = actions[note["kind"]](note) if note.get("kind") in actions else f"unknown change {note}"
+            problem = _undo_one(note, actions)
             if problem:
                 problems.append(problem)
                 kept.insert(0, note)
@@ -88,6 +88,16 @@ class Journal:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
         return problems
+
+
+def _undo_one(note: Note, actions: Mapping[str, Undo]) -> str:
+    """Undo one change; return why it could not be: that keeps no other one from being undone."""
+    if note.get("kind") not in actions:
+        return f"unknown change {note}"
+    try:
+        return actions[note["kind"]](note)
+    except (OSError, KeyError) as error:
+        return f"{note} is not undone: {error!r}"
 
 
 def read_journal(path: Path) -> tuple[Owner | None, Journal]:

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracecorr.capture import findings as look
-from tracecorr.capture.armed import list_threads
+from tracecorr.capture.descriptors import most_files
 from tracecorr.capture.inside import find_inside
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Offer, Runtime
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import Wanted
 from tracecorr.capture.probe_budget import describe_cost, most_probes, perf_cpus
-from tracecorr.capture.processes import list_children
+from tracecorr.capture.processes import list_children, list_threads
 from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library
 from tracecorr.capture.smi_events import look_at_smi
 from tracecorr.capture.tracefs import find_tracefs
@@ -58,15 +58,15 @@ def probe_machine(
         memory_available_bytes=memory,
         workload_cpus=_allowed_cpus([0] if pid is None else list_threads(pid), cpus),
         workload_threads=_count_threads(pid) if attached and pid is not None else 1,
-        most_files=look.most_files(),
+        most_files=most_files(),
         kfd=kfd.state == YES,
         smi_gpus=smi_gpus,
         smi_refusal=smi.why if smi.state == NO else "",
         virtual_function=look.is_virtual_function(),
         runtimes=runtimes,
         findings=(
-            look.look_at_rights(), *trials.findings, *look.look_at_events(trials.events), look.look_at_lockdown(),
-            look.look_at_limits(), kfd, smi, debugfs,
+            look.look_at_rights(), look.look_at_process_numbers(), *trials.findings,
+            *look.look_at_events(trials.events), look.look_at_lockdown(), look.look_at_limits(), kfd, smi, debugfs,
             *look.look_at_runtimes(runtimes, where), look.look_at_engines(),
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},

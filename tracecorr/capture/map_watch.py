@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterable
 
 from tracecorr.capture import perf_events
-from tracecorr.capture.armed import list_threads
 from tracecorr.capture.perf_events import Ring
+from tracecorr.capture.processes import find_threads, list_threads
 from tracecorr.capture.runtimes import MappedFile
 
 _RING_KB = 64
@@ -46,7 +46,6 @@ class MapWatch:
         self._whole_machine = whole_machine
         self._rings: list[Ring] = []
         self._events: list[int] = []
-        self._tids: set[int] = set()
         self.failed = ""
         self._poller = select.epoll()
         try:
@@ -65,8 +64,7 @@ class MapWatch:
         """Hear of the process `pid`: all its threads, and what they start later."""
         if self._whole_machine:
             return
-        while fresh := [tid for tid in list_threads(pid) if tid not in self._tids]:
-            self._tids.update(fresh)
+        for fresh in find_threads(pid):
             for tid in fresh:
                 self._bind(tid, self._rings)
 

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import resource
 import select
 import threading
 from collections.abc import Callable, Iterable
@@ -15,12 +14,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from tracecorr.capture import perf_events
-from tracecorr.capture.armed import PerfProbe, list_threads
+from tracecorr.capture.armed import PerfProbe
 from tracecorr.capture.owner import start_time
 from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.plan import Absent
 from tracecorr.capture.probe_budget import MOST_OPEN
-from tracecorr.capture.processes import list_family
+from tracecorr.capture.processes import find_threads, list_family, list_threads
 
 _WAIT_MS = 100
 _RECORD_LOST = 2  # of perf_event.h; every other record is a sample
@@ -100,7 +99,6 @@ class PerfRecorder:
         self._size_kb = buffer_kb_per_cpu
         self._probes: list[PerfProbe] = list(probes)
         self._pids: dict[int, int | None] = {}  # with their start, because numbers come again
-        self._tids: set[int] = set()
         self._exchanges = False  # whether children lose probes when others end (`perf_events.open_keeper`)
         self._placed: dict[tuple[int, int], int] = {}  # probes by process and its start
         self._rings: dict[int, Ring] = {}
@@ -118,8 +116,7 @@ class PerfRecorder:
     def admit(self, pid: int) -> None:
         """Record the process `pid` (host number): all its threads, and what they start later."""
         self._pids[pid] = start_time(pid)
-        while fresh := [tid for tid in list_threads(pid) if tid not in self._tids]:
-            self._tids.update(fresh)
+        for fresh in find_threads(pid):
             self._keep(fresh)
             self._bind(self._probes, fresh)
 
@@ -226,7 +223,6 @@ class PerfRecorder:
 
     def _make_rings(self, cpus: Iterable[int]) -> list[Ring]:
         wanted, made = self._size_kb, []
-        _allow_files(len(self._events) + len(self._online) * 2 + 256)
         for cpu in sorted(cpus):
             try:
                 self._rings[cpu] = self._make_ring(cpu)
@@ -266,7 +262,6 @@ class PerfRecorder:
             why = f"{len(tids)} threads on {len(rings)} CPUs would need {count} perf events"
             self.absent.append(Absent(f"probes {', '.join(p.name for p in probes)}", why, "--probe-shared"))
             return
-        _allow_files(len(self._events) + count + 2 * len(self._rings) + 256)
         for probe in probes:
             refused = {reason for tid in tids for reason in self._bind_thread(probe, tid, rings) if reason}
             self.absent += [Absent(f"probe {probe.name} on some threads", reason) for reason in sorted(refused)]
@@ -356,12 +351,3 @@ def _allowed_cpus(tid: int) -> set[int]:
         return os.sched_getaffinity(tid)
     except OSError:  # it has ended
         return set()
-
-
-def _allow_files(count: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count and os.geteuid() == 0:
-        for wanted in ((count, max(hard, count)), (hard, hard)):
-            with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, wanted)
-                return

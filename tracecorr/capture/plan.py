@@ -39,7 +39,6 @@ class ProbePlan:
     definition: str
     instance: str  # InstancePlan.name that records it
     through: str = "tracefs"  # "tracefs" or "perf": bound to the workload, no other process pays
-    max_active: int = 64
     why: str = ""
     filter: str = ""  # which hits are kept
     otherwise: str = ""  # a poorer definition, for a kernel that refuses the first

@@ -74,7 +74,7 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
     instances = (
         _favour_busy(offer, InstancePlan(
             "workload", "mono", True, sizes[0], workload, kernel.functions,
-            _options(offer, {"event-fork": "1", "function-fork": "1"}),
+            _options(offer, {"event-fork": "1", "function-fork": "1", "function-trace": "1"}),
         )),
         InstancePlan("gpu", "mono", False, sizes[1], gpu, (), _options(offer, moved)),
     )  # fmt: skip
@@ -147,8 +147,11 @@ def _no_event(text: str, events: frozenset[str]) -> Absent:
 
 
 def _options(offer: Offer, more: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the options of an instance: threads by process, losses counted instead of old records overwritten."""
-    every = {"overwrite": "0", "record-tgid": "1", **more}
+    """Return the options of an instance: threads by process, losses counted instead of old records overwritten.
+
+    A new instance begins with what the top one has: clock marks must be taken, and no stacks recorded with each event.
+    """
+    every = {"overwrite": "0", "record-tgid": "1", "markers": "1", "stacktrace": "0", "userstacktrace": "0", **more}
     return tuple((name, value) for name, value in every.items() if name in offer.instance_options)
 
 

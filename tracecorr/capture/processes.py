@@ -7,7 +7,7 @@ import ctypes
 import os
 import re
 import time
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,9 @@ class ProcessTable:
         Args:
             tids: host numbers.
         """
-        for tid in sorted(set(tids) - self._alive):
+        # To read the status of each thread takes fifty times as long as to list those of known processes.
+        known = {tid for pid in self._alive for tid in list_threads(pid)}
+        for tid in sorted(set(tids) - known):
             status = read_status(tid) or {}
             # One that was forked since the last look still has its parent.
             how = "child" if int(status.get("PPid", "0")) in self.seen else "left its parents"
@@ -184,15 +186,29 @@ def _read_program(pid: int) -> str:
     return ""
 
 
+def list_threads(pid: int) -> list[int]:
+    """Return the threads of a process (host numbers); the pid alone for one that is gone."""
+    try:
+        return sorted(int(task.name) for task in (_PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return [pid]
+
+
+def find_threads(pid: int) -> Iterator[list[int]]:
+    """Yield the threads of a process, then those that started meanwhile, until there are no more."""
+    seen: set[int] = set()
+    while fresh := [tid for tid in list_threads(pid) if tid not in seen]:
+        seen.update(fresh)
+        yield fresh
+
+
 def list_children(pid: int) -> list[int]:
     """Return the children of all threads of a process."""
-    try:
-        tasks = list((_PROC / str(pid) / "task").iterdir())
-    except OSError:
-        return []
     children: list[int] = []
-    for task in tasks:
-        children += [int(word) for word in _read(task / "children").split()]
+    for tid in list_threads(pid):
+        # Of some thousand threads, many times a second: by way of Path and text it takes nearly twice as long.
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{tid}/children", "rb", buffering=0) as words:  # noqa: PTH123
+            children += map(int, words.read().split())
     return children
 
 

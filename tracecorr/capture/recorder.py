@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -12,6 +12,7 @@ from typing import IO, Any
 from tracecorr.capture.armed import Armed, PerfProbe, arm
 from tracecorr.capture.clock_samples import ClockSampler
 from tracecorr.capture.descriptions import save_formats, save_names, save_stats, save_symbols
+from tracecorr.capture.descriptors import allow_files
 from tracecorr.capture.drain import Counts, Drain, count_events, read_stats
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.journal import Journal
@@ -37,21 +38,25 @@ class KernelRecorder:
     Args:
         armed: instances and probes, recording off.
         folder: where pages, marks and descriptions go.
-        avoid: CPUs that the readers should keep away from.
     """
 
-    def __init__(self, armed: Armed, folder: RecordingFolder, avoid: frozenset[int] = frozenset()) -> None:
+    def __init__(self, armed: Armed, folder: RecordingFolder) -> None:
         self.armed = armed
         self._folder = folder
         self._instances: dict[str, Path] = dict(armed.instances)
         self._clock = next((plan.clock for plan in armed.armed.instances), "mono")
-        self._drain = Drain(self._instances, self._open_pages, avoid)
-        self._sampler = ClockSampler(self._instances)
-        self._perf = self._open_perf()
         self._absent: list[Absent] = []
-        self.map_watch = self._open_map_watch()
-        self._smi = self._open_smi()
-        self._top = self._open_top()
+        allow_files()
+        with ExitStack() as opened:  # where the rest fails: no instance can be removed while its files are open
+            self._drain = Drain(self._instances, self._open_pages)
+            opened.callback(self._drain.close)
+            self._sampler = ClockSampler(self._instances)
+            opened.callback(self._sampler.close)
+            self._perf = self._open_perf()
+            self.map_watch = self._open_map_watch()
+            self._smi = self._open_smi()
+            self._top = self._open_top()
+            opened.pop_all()
         self._next_mark = self._next_names = self._next_save = self._started = 0.0
         self.recording = False
         self.counts = Counts()
@@ -297,4 +302,4 @@ class KernelRecorder:
 
     def _save_clock(self) -> None:
         top = self._top.clock_content() if self._top is not None else {}
-        self._folder.write_text("raw/clock.json", json.dumps({**self._sampler.content(self._clock), **top}))
+        self._folder.write_text("raw/clock.json", self._sampler.render(self._clock, top))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracecorr.capture.called_by_root import call_as_root
 from tracecorr.capture.containers import container_pid
+from tracecorr.capture.findings import look_at_process_numbers
 from tracecorr.capture.folder import RecordingFolder, check_recording_place
 from tracecorr.capture.inside import find_inside
 from tracecorr.capture.invoker import Invoker, find_invoker, read_environment
@@ -18,7 +19,7 @@ from tracecorr.capture.journal import Journal
 from tracecorr.capture.launch import check_command
 from tracecorr.capture.machine import probe_machine
 from tracecorr.capture.naming import choose_folder
-from tracecorr.capture.offer import Offer
+from tracecorr.capture.offer import NO, Offer
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import Plan
@@ -40,9 +41,12 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-def _need_root() -> None:
+def _need_rights() -> None:
     if os.geteuid() != 0:
         raise MachineError("a capture needs root to use the kernel's trace", call_as_root("capture -- COMMAND"))
+    numbers = look_at_process_numbers()
+    if numbers.state == NO:
+        raise MachineError(numbers.why, numbers.remedy)
 
 
 def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
@@ -52,7 +56,7 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
         InputError: there is no such process or container.
         MachineError: the machine cannot capture.
     """
-    _need_root()
+    _need_rights()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     pid = options.pid if options.container is None else container_pid(options.container, os.environ)
     if options.pid is not None:
@@ -77,7 +81,7 @@ def preview_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
         InputError: the options contradict each other or name what is not there, or the folder's name cannot be.
         MachineError: the machine cannot capture.
     """
-    _need_root()
+    _need_rights()
     if options.command:
         check_command(options, find_invoker(os.environ, as_root=options.as_root))
     if options.output is not None:
@@ -115,7 +119,7 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
         CaptureError: the folder is in the way.
         SessionError: the capture failed after the workload had started.
     """
-    _need_root()
+    _need_rights()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     program = check_command(options, invoker)
     for left in restore_leftovers()[1]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import select
 import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
 from tracecorr.capture.container_logs import clear_leftovers
+from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.ending import Ending
 from tracecorr.capture.event_cost import measure_event_cost, time_call
 from tracecorr.capture.folder import RecordingFolder
@@ -227,7 +227,7 @@ class Session:
         workload = self._launched.workload
         while workload.poll() is None and not self._detached:
             pause = _TICK_SECONDS if self._end_reason else min(_TICK_SECONDS, self._late.pause)
-            select.select([inbox.descriptor, *([] if self._end_reason else self._late.descriptors)], [], [], pause)
+            wait_readable([inbox.descriptor, *([] if self._end_reason else self._late.descriptors)], pause)
             for received in inbox.take():
                 self._obey(received)
             self._tick()

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import IO
 
 from tracecorr.capture.called_by_root import call_as_root
+from tracecorr.capture.invoker import has_capability
 from tracecorr.capture.offer import NO, YES, Finding
 
 FILE = "raw/kfd_smi.txt"
 _DEVICE = Path("/dev/kfd")
 _NODES = Path("/sys/class/kfd/kfd/topology/nodes")
-_STATUS = Path("/proc/self/status")
 # AMDKFD_IOC_SMI_EVENTS (KFD 1.3 and later, kfd_ioctl.h): {u32 gpuid, u32 anon_fd}.
 _REQUEST, _ARGUMENTS = 0xC0084B1F, struct.Struct("=II")
 # Bit n-1 asks for event n. All that there are, also those to come; 64 = of all processes.
@@ -80,15 +80,10 @@ def look_at_smi(device: Path = _DEVICE, nodes: Path = _NODES) -> tuple[Finding, 
     close_clients(clients)
     if not clients:
         return Finding("SMI events", NO, "the driver has no GPU"), ()
-    if not _may_see_all():
+    if not has_capability(_CAP_SYS_ADMIN):
         why = "without CAP_SYS_ADMIN the driver shows a process its own events only"
         return Finding("SMI events", NO, why, f"run it as root: {call_as_root('...')}"), ()
     return Finding("SMI events", YES, f"of {len(clients)} GPUs"), tuple(clients)
-
-
-def _may_see_all() -> bool:
-    words = _STATUS.read_text().split()
-    return bool(int(words[words.index("CapEff:") + 1], 16) >> _CAP_SYS_ADMIN & 1)
 
 
 class SmiRecorder:
@@ -106,7 +101,6 @@ class SmiRecorder:
         self._empty_ns: dict[int, int] = {}
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self.lines = 0
         self.discarded_bytes = 0
         self.failure: OSError | None = None
         self.problems: list[str] = []
@@ -193,7 +187,6 @@ class SmiRecorder:
             if self.failure is None:
                 done = self._output.write(data)
                 if done == len(data):
-                    self.lines += 1
                     return
                 self.failure = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:

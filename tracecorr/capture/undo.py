@@ -126,19 +126,6 @@ def _undo_probe(note: Note) -> str:
     return _patiently(f"probe {note['name']}", remove)
 
 
-def _undo_value(note: Note) -> str:
-    """Write back an old value, unless somebody else has changed it since."""
-    path = Path(note["path"])
-    try:
-        if path.read_text().strip() == note["new"]:
-            path.write_text(note["old"])
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        return f"{path}: {error.strerror}"
-    return ""
-
-
 def _undo_top_buffer(note: Note) -> str:
     """Shrink the top buffer again, if the kernel enlarged it and nobody has begun to use it."""
     top = Tracefs(Path(note["path"]))
@@ -195,7 +182,6 @@ ACTIONS: dict[str, Undo] = {
     "quiet": _undo_quiet,
     "instance": _undo_instance,
     "probe": _undo_probe,
-    "value": _undo_value,
     "top_buffer": _undo_top_buffer,
     "file": _undo_file,
     "gate": _undo_gate,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import signal
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.invoker import Invoker, read_status
 from tracecorr.model.errors import CommandError, InputError, MachineError
 
@@ -241,5 +241,4 @@ class AttachedProcess:
 
     def poll(self, *, block: bool = False) -> int | None:
         """Return 0 when it has ended, None while it runs."""
-        ended = select.select([self._pidfd], [], [], None if block else 0)[0]
-        return 0 if ended else None
+        return 0 if wait_readable([self._pidfd], None if block else 0) else None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tracecorr.capture.offer import Offer
 
 # Without these there is no capture at all.
-_NEEDED = ("rights", "tracefs", "instances")
+_NEEDED = ("rights", "process numbers", "tracefs", "instances")
 _CANNOT = 3
 
 

@@ -48,6 +48,7 @@ def experiment_verb(
     from tracecorr.experiment.caller import owned_by_caller
     from tracecorr.experiment.preempt import PreemptOptions, run_preempt
     from tracecorr.experiment.report import summarize_experiment
+    from tracecorr.store.raw import write_atomically
 
     options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level)
     with owned_by_caller(options.folder):
@@ -58,7 +59,7 @@ def experiment_verb(
             raise
         report = summarize_experiment(runs, kept)
         told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
-        (folder / "report.json").write_text(told)
+        write_atomically(options.folder / "report.json", told.encode())
     found = report.finding
     typer.echo(told if as_json else render_experiment(folder.name, found, report.sections, report.notices))
     if check and found.outcome != "PASS":

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import polars as pl
@@ -22,6 +23,7 @@ from tracecorr.experiment.stamps import Stamp, read_stamp_file
 from tracecorr.model.errors import InputError, MachineError, TracecorrError
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
+from tracecorr.store.raw import write_atomically
 
 Say = Callable[[str], None]
 _CAPTURED = ("high_alone", "low_alone", "together")
@@ -99,10 +101,12 @@ def _run_rounds(options: PreemptOptions, say: Say) -> Runs:
         captured.append(as_rows(phase, 0, _capture_phase(options, phase, captures[phase], say)))
     runs = Runs(pl.concat(parts), pl.concat(captured), captures, {"high": options.high, "low": options.low})
     _store_overhead(runs)
-    runs.stamps.write_parquet(options.folder / "stamps.parquet")
-    runs.captured.write_parquet(options.folder / "captured.parquet")
+    for name, rows in (("stamps", runs.stamps), ("captured", runs.captured)):
+        table = BytesIO()
+        rows.write_parquet(table)
+        write_atomically(options.folder / f"{name}.parquet", table.getvalue())
     told = {"experiment": "preempt", **runs.commands, "rounds": options.rounds, "container": options.container}
-    (options.folder / "experiment.json").write_text(json.dumps(told, indent=1))
+    write_atomically(options.folder / "experiment.json", json.dumps(told, indent=1).encode())
     return runs
 
 
@@ -174,7 +178,7 @@ def _inner_script(options: PreemptOptions, phase: str, folder: str) -> str:
 def _keep(stdout: bytes, outputs: Mapping[str, Path]) -> None:
     found = split_outputs(stdout)
     for role, path in outputs.items():
-        path.write_bytes(found.get(role, b""))
+        write_atomically(path, found.get(role, b""))
 
 
 def _capture_words(options: PreemptOptions) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -54,9 +55,10 @@ def open_fresh(path: Path) -> Iterator[IO[bytes]]:
     target = path.resolve()  # a link stays a link
     if target.exists() and not target.is_file():
         raise InputError(f"cannot write {path}: it is no regular file", _OTHER_NAME)
-    fresh = target.with_name(f".{target.name}.new")
+    fresh = _fresh(target)
     try:
-        with fresh.open("wb") as stream:
+        fresh.unlink(missing_ok=True)
+        with fresh.open("xb") as stream:  # no link is followed
             yield stream
         fresh.replace(target)
     except OSError as error:
@@ -65,6 +67,11 @@ def open_fresh(path: Path) -> Iterator[IO[bytes]]:
         # What could not be made cannot be taken away: the error before this one tells why.
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
+
+
+def _fresh(target: Path) -> Path:
+    """Return the name of what takes the place of `target`: two processes may export to one place."""
+    return target.with_name(f".{target.name}.{os.getpid()}.new")
 
 
 @contextmanager
@@ -78,7 +85,7 @@ def open_fresh_folder(path: Path) -> Iterator[Path]:
     target = path.resolve()
     if target.exists() and not target.is_dir():
         raise InputError(f"cannot write {path}: it is no folder", _OTHER_NAME)
-    fresh = target.with_name(f".{target.name}.new")
+    fresh = _fresh(target)
     try:
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)

@@ -288,7 +288,8 @@ def make_parts_folder(path: Path) -> Path:
     """Return an empty folder for the parts of a capture; `write_tables` puts it in its place."""
     fresh = path / f".tables.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
-    (fresh / "parts").mkdir(parents=True)
+    fresh.mkdir()  # no link: root works in folders of users, too
+    (fresh / "parts").mkdir()
     return fresh / "parts"
 
 

@@ -8,7 +8,6 @@ together; `nodes` in `capture.json` says which.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections import Counter
@@ -24,7 +23,7 @@ from tracecorr.model.folder_names import SUFFIX
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.columns import write_frame
 from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
-from tracecorr.store.place import check_place
+from tracecorr.store.place import check_place, name_stage, put_in_place
 
 _ODD = re.compile(r"[^\w.-]+")
 _MOST_FILES = 1 << 16
@@ -139,7 +138,7 @@ def begin_fleet(paths: Sequence[Path], out: Path, *, force: bool) -> Path:
         CaptureError: there can be no dataset at `out`.
     """
     check_fleet_place(paths, out, force=force)
-    stage = out.resolve().parent / f".{out.resolve().name}.{os.getpid()}.new"
+    stage = name_stage(out.resolve())
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir()
     return stage
@@ -163,7 +162,5 @@ def finish_fleet(stage: Path, out: Path, members: list[Member]) -> Capture:
             f"with {members[0].node}; times of different nodes are not comparable"
         )
     write_info(stage, {"nodes": nodes, "files": files, "warnings": warnings, "ftrace_clock": "auto"})
-    if out.exists():
-        shutil.rmtree(out)
-    stage.replace(out)
+    put_in_place(stage, out.resolve())
     return Capture.open(out)

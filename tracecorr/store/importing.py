@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,9 +16,8 @@ from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.capture import Capture, refuse_odd_name, write_info
 from tracecorr.store.likeness import search_amd_log, suggest_use
-from tracecorr.store.lock import lock_capture
 from tracecorr.store.log_joining import Arrangement, arrange_logs, join_pieces
-from tracecorr.store.place import check_place
+from tracecorr.store.place import check_place, name_stage, put_in_place
 from tracecorr.store.raw import copy_in, describe_file, open_database, read_clock_samples, read_head
 from tracecorr.store.told_clocks import check_told_clock
 from tracecorr.store.trace_dat import unpack_in_place
@@ -82,13 +80,13 @@ def import_files(
         refuse_odd_name(item.target)
     for text in _describe_abandoned(target.parent):
         (progress or _ignore)(text)
-    stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))
+    stage = name_stage(target)
     try:
         entries = _copy(incoming, stage, progress or _ignore, live or _ignore)
         doubts = check_told_clock(clock, entries, [str(item.origin) for item in incoming], stage)
         entries, unsure = _join_logs(entries, incoming, stage, progress or _ignore)
         write_info(stage, {"ftrace_clock": clock, "files": entries, "import_warnings": [*doubts, *unsure]})
-        _swap(stage, target, old)
+        put_in_place(stage, target)
     except OSError as error:
         raise explain_unwritten(out, error) from error
     finally:
@@ -111,21 +109,6 @@ def _describe_abandoned(folder: Path) -> Iterator[str]:
             yield f"{told} while it replaced {target}; next step: mv {quote_path(path)} {quote_path(target)}"
         else:
             yield f"{told} while it made {target}; next step: rm -r {quote_path(path)}"
-
-
-def _swap(fresh: Path, target: Path, old: Path) -> None:
-    """Put `fresh` in the place of `target`; what was there stays until the new one stands."""
-    if not target.exists():
-        fresh.replace(target)
-        return
-    with lock_capture(target):
-        target.replace(old)
-        try:
-            fresh.replace(target)
-        except OSError:
-            old.replace(target)
-            raise
-        shutil.rmtree(old)
 
 
 def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator[Incoming]:

@@ -1,12 +1,14 @@
-"""Where a new capture folder may be made, and what it may replace there."""
+"""Where a new capture folder may be made, what it may replace there, and how it takes its place."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from tracecorr.model.errors import CaptureError
 from tracecorr.store.capture import Capture, is_replaceable
+from tracecorr.store.lock import lock_capture
 from tracecorr.store.recording import is_recorded_now
 
 
@@ -32,6 +34,31 @@ def check_place(path: Path, *, force: bool, follow_links: bool = True) -> None:
         raise CaptureError(f"{path} {reason}", "choose another name with -o, or --force to replace a capture")
     if _is_recorded_now(path):
         raise CaptureError(f"{path} is being recorded now", "choose another name with -o, or end that capture first")
+
+
+def name_stage(target: Path) -> Path:
+    """Return the folder beside `target` in which it is made; who is killed meanwhile leaves it there."""
+    return target.with_name(f".{target.name}.{os.getpid()}.new")
+
+
+def put_in_place(stage: Path, target: Path) -> None:
+    """Put the folder `stage` in the place of `target`; what was there stays until the new one stands.
+
+    Raises:
+        CaptureError: another process builds the tables of what is there.
+    """
+    if not target.exists():
+        stage.replace(target)
+        return
+    old = stage.with_suffix(".old")
+    with lock_capture(target):
+        target.replace(old)
+        try:
+            stage.replace(target)
+        except OSError:
+            old.replace(target)
+            raise
+        shutil.rmtree(old)
 
 
 def _is_recorded_now(path: Path) -> bool:

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import sqlite3
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -315,9 +316,15 @@ def describe_file(path: Path) -> tuple[int, str]:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old or the new bytes, never a part."""
     make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    replace_file(temporary, path)
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
+    temporary.unlink(missing_ok=True)
+    try:
+        with temporary.open("xb") as stream:  # no link is followed: root writes into folders of users, too
+            stream.write(data)
+        replace_file(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _is_sample(sample: object) -> bool:
