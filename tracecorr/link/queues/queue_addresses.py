@@ -1,4 +1,7 @@
-"""Queues that packets name by their address (SWq): HIP 5.2 prints it as `HWq` of all packets, 5.7 of BarrierValue."""
+"""Queues that are named by their address (SWq).
+
+Up to ROCm 6.1 lines about a queue print it, HIP 5.2 prints it as `HWq` of all packets, and 5.7 of BarrierValue.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +43,53 @@ def name_rings(records: pl.DataFrame, args: pl.DataFrame) -> tuple[pl.DataFrame,
 
 
 def find_lines(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return event, line: the packets that still print the address of a queue, and the Created line of that queue.
+    """Return event, line: the rows that still name a queue by its address, and the Created line of that queue.
 
     Args:
         events: placed events with `process`, `ring`.
-        args: args by event, with `swq` of Created lines.
+        args: args by event, with `swq` of lines that print it.
     """
     lives = _list_lives(events, "event")
     lives = lives.join(pivot_args(args, lives["event"], ["swq"]), on="event").rename({"event": "line"})
+    lives = lives.drop_nulls("swq")
     if lives.is_empty():
         return lives.select("line", event="line")
-    packets = events.select("event", *_COLUMNS).filter(_IS_LOGGED).drop_nulls(_RING)
-    return _find_queues(packets, lives.drop_nulls("swq")).select("line", "event")
+    rows = events.select("event", *_COLUMNS).filter(pl.col("layer") == "aql", pl.col("source") == "amd_log")
+    packets = rows.filter(_IS_LOGGED).drop_nulls(_RING)
+    return pl.concat([_find_queues(packets, lives).select("line", "event"), _find_queues_of_lines(rows, lives, args)])
+
+
+def _find_queues_of_lines(rows: pl.DataFrame, lives: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return line, event of the lines about a queue (its users, its end) that print its address, not its ring."""
+    others = rows.filter(~IS_PACKET & pl.col("ring").is_null() & (pl.col("name") != QUEUE_CREATED))
+    told = others.select("event", "process").join(pivot_args(args, others["event"], ["swq"]), on="event")
+    # Each is of the life before it: a line that ends one is of that one, too.
+    before = told.drop_nulls().sort("event").join_asof(
+        lives.select(*_QUEUE, "line", life="name").sort("line"), left_on="event", right_on="line", by=_QUEUE,
+        allow_exact_matches=False, check_sortedness=False,
+    )  # fmt: skip
+    return before.filter(pl.col("life") == QUEUE_CREATED).select("line", "event")
+
+
+def tell_rings(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` with the ring of lines about a queue where what they print is that of a packet of the process.
+
+    Lines about a queue that went wrong print its ring while those about its creation print its address (ROCm <= 6.1),
+    or are not in the log.
+
+    Args:
+        events: placed events with `process`, `ring`; those of packets are no addresses.
+        args: args by event, with `queue` where a line does not tell which of the two it prints.
+    """
+    named = args.filter((pl.col("key") == "queue") & pl.col("u64").is_not_null()).select("event", asked="u64")
+    if named.is_empty():
+        return events
+    rows = events.select("event", *_COLUMNS).filter(pl.col("layer") == "aql", pl.col("source") == "amd_log")
+    rings = rows.filter(IS_PACKET).select(_RING).drop_nulls().unique()
+    told = rows.filter(pl.col("ring").is_null()).select("event", "process").join(named, on="event")
+    found = told.join(rings.with_columns(asked="ring"), on=["process", "asked"]).select("event", told_ring="ring")
+    joined = attach_columns(events, found)
+    return joined.with_columns(ring=pl.coalesce("ring", "told_ring")).drop("told_ring")
 
 
 def _list_lives(records: pl.DataFrame, *more: str) -> pl.DataFrame:
