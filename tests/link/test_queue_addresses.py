@@ -165,6 +165,18 @@ def test_lines_that_print_the_address_of_a_queue_are_of_its_life(tmp_path: Path)
     ]  # fmt: skip
 
 
+def test_lines_of_later_releases_that_print_the_address_have_their_queue_too(tmp_path: Path) -> None:
+    """From ROCm 6.2 on Created lines name ring and address, those of a queue's end the ring alone."""
+    made = "Created SWq=0x31 to map on HWq=0x1000 with size 16384 with priority 1, cooperative: 0"
+    mask, ended = "Setting CU mask 0xff for hardware queue 0x31", "Deleting hardware queue 0x1000 with refCount 0"
+    hostcall = "Created hostcall buffer 0x50 for hardware queue 0x31"
+    capture = _capture(tmp_path, "Initializing HSA stack.", made, mask, hostcall, ended, mask, made, mask)
+    assert _lives(capture, "queue_cu_mask", "hostcall_buffer_created", "queue_deleted") == [
+        ("queue_cu_mask", 9), ("hostcall_buffer_created", 9), ("queue_deleted", 9), ("queue_cu_mask", -1),
+        ("queue_cu_mask", 54),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("printed", [0x1000, 0x31], ids=["its ring", "its address"])
 def test_a_queue_that_aborts_is_the_one_of_its_packets(tmp_path: Path, printed: int) -> None:
     aborted = f"Callback: Queue {printed:#x} aborting with error : HSA_STATUS_ERROR_EXCEPTION: bad. code: 0x1016"
