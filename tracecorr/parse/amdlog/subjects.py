@@ -14,6 +14,7 @@ _GIVEN_STREAMS = (
     "hipLaunch", "hipExtLaunch", "hipModuleLaunch", "hipExtModuleLaunch", "hipHccModuleLaunch", "hipMemcpy",
     "hipMemset", "hipMemPrefetch", "hipGraphLaunch", "hipEventRecord", "hipMallocAsync", "hipFreeAsync",
     "hipStreamSynchronize", "hipStreamQuery", "hipStreamWait", "hipStreamWrite", "hipStreamAddCallback",
+    "hipStreamBatchMemOp", "hipStreamAttachMemAsync", "hipMallocFromPoolAsync", "hipDrvLaunch", "hipDrvMemcpy",
 )  # fmt: skip
 _OF_KIND = {"commands": (Kind.COMMAND,), "kernels": (Kind.SHADER,), "packets": (Kind.PACKET, Kind.COPY),
             "texts": (Kind.TEXT,)}  # fmt: skip
