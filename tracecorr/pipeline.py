@@ -66,7 +66,7 @@ from tracecorr.store.recording import (
     seen_time_offsets,
 )
 from tracecorr.store.views import build_views, drop_views, list_drawn_columns, write_views
-from tracecorr.traces import count_once
+from tracecorr.traces import count_once, set_prints_apart
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -138,7 +138,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     stages.begin("reading")
     parts = read_parts(capture, ready, stages, jobs)
     # The instances of a capture record apart.
-    parts = parts if capture.info.get("plan") else count_once(parts)
+    parts = parts if capture.info.get("plan") else count_once(set_prints_apart(parts))
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
