@@ -53,3 +53,27 @@ def test_prints_on_another_clock_are_a_source_of_their_own(
     tmp_path: Path, later_us: int, clock: str, more: str, source: str
 ) -> None:
     assert _read(tmp_path, later_us, clock, more) == [source] * 3
+
+
+@pytest.mark.parametrize(
+    ("cpus", "later_us", "clock", "told"),
+    [
+        ((0, 0), 0, "auto", True),
+        ((0, 0), 0, "mono", False),
+        # The files of the CPUs of one trace, and pieces of one.
+        ((0, 1), 0, "auto", False),
+        ((0, 0), 5_000, "auto", False),
+    ],
+    ids=["two buffers", "told", "two CPUs", "two pieces"],
+)
+def test_two_buffers_may_be_on_two_clocks(
+    tmp_path: Path, cpus: tuple[int, int], later_us: int, clock: str, told: bool
+) -> None:
+    record, files = "  python-11   (     10) [{:03d}] .....  5000.{:06d}: {}\n", []
+    for n, cpu in enumerate(cpus):
+        calls = [(1_000 * at + 300 * n + n * later_us, f"sys_close(fd: {at})") for at in (20, 21, 22)]
+        files.append(tmp_path / f"{n}.txt")
+        lines = [record.format(cpu, at, enter) + record.format(cpu, at + 9, "sys_close -> 0x0") for at, enter in calls]
+        files[-1].write_text("# tracer: nop\n#\n" + "".join(lines))
+    import_files(tmp_path / "x.tracecorr", [], files, clock=clock)
+    assert any("as two buffers do" in warning for warning in correlate(tmp_path / "x.tracecorr")) == told
