@@ -24,7 +24,7 @@ from tracecorr.link.packets.stored_indexes import check_indexes
 from tracecorr.link.queues.queue_addresses import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
-from tracecorr.link.threads.identities import attach_identities
+from tracecorr.link.threads.identities import attach_identities, name_log_pids
 from tracecorr.link.threads.lives import ToLog, number_lives
 from tracecorr.link.threads.programs import add_programs
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
@@ -66,7 +66,7 @@ from tracecorr.store.recording import (
     seen_time_offsets,
 )
 from tracecorr.store.views import build_views, drop_views, list_drawn_columns, write_views
-from tracecorr.traces import count_once
+from tracecorr.traces import count_once, set_prints_apart
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -138,7 +138,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     stages.begin("reading")
     parts = read_parts(capture, ready, stages, jobs)
     # The instances of a capture record apart.
-    parts = parts if capture.info.get("plan") else count_once(parts)
+    parts = parts if capture.info.get("plan") else count_once(set_prints_apart(parts))
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
@@ -219,7 +219,7 @@ def _align(
     held = [parts.read_events()]
     exact = list_exact(capture.info)
     owners = find_owners(select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, exact)
-    held = [set_owners(held.pop(), owners)]
+    held = [name_log_pids(set_owners(held.pop(), owners))]
     identities = _map_threads(held[0], parts, seen, owners)
     records, maps = _fit(held.pop(), parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
@@ -231,13 +231,13 @@ def _align(
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
     again = _map_threads(
-        set_owners(parts.read_events(THREAD_COLUMNS), owners), parts, seen, owners,
+        name_log_pids(set_owners(parts.read_events(THREAD_COLUMNS), owners)), parts, seen, owners,
         lambda stamps: clocks[0].to_common(stamps) + added, guessed,
     )  # fmt: skip
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps
     del records  # large
-    records, maps = _fit(set_owners(parts.read_events(), owners), parts, again, capture)
+    records, maps = _fit(name_log_pids(set_owners(parts.read_events(), owners)), parts, again, capture)
     return again, [records], maps
 
 

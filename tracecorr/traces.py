@@ -16,7 +16,14 @@ from tracecorr.link.repeated_traces import (
     skip_repeated_records,
 )
 from tracecorr.model import schema
+from tracecorr.parse.ftrace.prints import SOURCE as PRINTS
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, rewrite_part
+
+_OF_PRINTS = ("layer", "name", "tid", "stamp_ns", "end_stamp_ns", "clock")
+# How drivers call what they print, and those of it that tell of a queue that is made.
+_PRINTED, _OF_CREATION = "^[A-Z][A-Z0-9_]+$", ("CREATE_QUEUE_SUCCESS", "KFD_MQD_CREATE")
+# Text rounds a stamp by less.
+_ROUNDED_NS = 1_000
 
 
 def count_once(parts: Parts) -> Parts:
@@ -39,6 +46,37 @@ def count_once(parts: Parts) -> Parts:
     changed = [(part, stored.get(id(part), part.stored)) for part in parts.each]
     kept = [replace(part, stored=new) for part, new in changed if new is not None]
     return Parts(kept, pl.concat([parts.skipped, *left_out]))
+
+
+def set_prints_apart(parts: Parts) -> Parts:
+    """Return the parts with a driver's prints as a source of their own where they are on another clock than its ioctls.
+
+    trace_printk writes to the top tracing buffer, on the clock of that one (`local` by default), whatever clock an
+    instance records with. What it tells of a queue that is made lies in an ioctl of its thread, on one clock.
+    """
+    traces = [part for part in parts.each if part.source == "ftrace"]
+    if len(traces) < 2:
+        return parts
+    events = [part.read_events(_OF_PRINTS) for part in traces]
+    ioctls = pl.concat([rows.filter(pl.col("layer") == "ioctl") for rows in events])
+    apart = [id(part) for part, rows in zip(traces, events, strict=True) if _is_of_another_clock(rows, ioctls)]
+    changed = [replace(part, source=PRINTS) if id(part) in apart else part for part in parts.each]
+    return Parts(changed, parts.skipped)
+
+
+def _is_of_another_clock(rows: pl.DataFrame, ioctls: pl.DataFrame) -> bool:
+    """Tell of a trace whose clock is not told whether it holds prints alone, most of them outside of their ioctls."""
+    name, clock = (rows[column].cast(pl.String) for column in ("name", "clock"))
+    if rows.is_empty() or not (name.str.contains(_PRINTED).all() and (clock == "unknown").all()):
+        return False
+    made = rows.filter(name.is_in(_OF_CREATION)).join(ioctls.select("tid").unique(), on="tid", how="semi")
+    begun = made.select("tid", at=pl.col("stamp_ns") + _ROUNDED_NS).drop_nulls().sort("at")
+    calls = ioctls.select("tid", "stamp_ns", "end_stamp_ns").drop_nulls("stamp_ns").sort("stamp_ns")
+    last = begun.join_asof(calls, left_on="at", right_on="stamp_ns", by="tid", check_sortedness=False, coalesce=False)
+    # The end of one that goes on behind the trace is not known.
+    open_still = pl.col("end_stamp_ns").is_null() | (pl.col("end_stamp_ns") >= pl.col("at") - 2 * _ROUNDED_NS)
+    inside = last.select(pl.col("stamp_ns").is_not_null() & open_still).to_series().sum()
+    return 2 * inside < begun.height
 
 
 @dataclass(frozen=True)

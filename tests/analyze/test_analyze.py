@@ -74,11 +74,11 @@ def test_a_poll_of_what_is_not_done_yet_is_no_error() -> None:
         "events",
         *(call("hipStreamQuery", 5, result) for result in ("hipErrorNotReady", "hipErrorNotReady", "hipSuccess")),
         call("hipStreamQuery", 5, "hipErrorContextIsDestroyed"),
-        call("AMDKFD_IOC_WAIT_EVENTS", 9, "EINTR", "ioctl"),
+        *(call("AMDKFD_IOC_WAIT_EVENTS", 9, result, "ioctl") for result in ("EINTR", "ERESTART_RESTARTBLOCK")),
     )
     counts = ("calls", "errors", "not_yet")
     assert summarize_hip_calls(events).select(counts).rows() == [(4, 1, 2)]
-    assert summarize_ioctls(events).select(counts).rows() == [(1, 0, 1)]
+    assert summarize_ioctls(events).select(counts).rows() == [(2, 0, 2)]
     tables = tables_of({"events": events.drop("event").with_row_index("event").collect().to_dicts()})
     nodes = [{"node": "a", "used": {"events": 0, "queues": 0}}]
     assert summarize_nodes(tables, nodes)["failed_calls"].to_list() == [1]
@@ -308,6 +308,29 @@ def test_kernels_that_are_only_named_are_not_dispatched() -> None:
     report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
     told = "no dispatch (1 kernel is named): none was submitted, or AMD_LOG_LEVEL was too low to print them"
     assert f"- {told}; 0 packets and copies" in render_markdown(report)
+
+
+def test_lines_that_name_a_kernel_count_launches_where_no_packet_is_in_the_log() -> None:
+    named = {"source": "amd_log", "layer": "aql", "name": "shader_name", "kernel": 0}
+    tables = {
+        "files": table("files", {"file": 0, "source": "amd_log"}),
+        "kernels": table("kernels", {"kernel": 0, "name": "vadd"}, {"kernel": 1, "name": "fill"}),
+        "events": table(
+            "events",
+            {"event": 0, "source": "amd_log", "layer": "hip", "name": "hipGraphExecKernelNodeSetParams"},
+            {"event": 1, **named, "parent": 0, "kernel": 1},
+            {"event": 2, **named},
+            {"event": 3, "source": "amd_log", "layer": "hip", "name": "hipLaunchKernel"},
+            {"event": 4, **named, "parent": 3},
+        ),
+    }
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    (section,) = (s for s in report.sections if s.key == "kernels")
+    (kernel,) = section.frame.to_dicts()
+    assert (kernel["name"], kernel["dispatches"], kernel["named"]) == ("vadd", 0, 2)
+    text = render_markdown(report)
+    assert "- no dispatch (2 kernels are named), but 2 lines of launches: AMD_LOG_LEVEL was too low" in text
+    assert "only the names of what was launched" in text
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tracecorr.analyze.markdown import describe_summary, render_markdown
 _SUMMARY: dict[str, Any] = {
     "sources": ["amd_log", "ftrace"], "hip_calls": 7, "hip_internal": 0, "ioctls": 3, "drm_jobs": 0, "queues": 2,
     "queues_doubled": 0, "streams": 1, "packets_and_copies": 6, "dispatches": 4, "kernels": 2, "kernels_named": 2,
+    "launches_named": 0,
     "packets": 5, "doorbells_recorded": 3, "doorbells_inferred": 2, "doorbell_stores": 3, "rocprof": None,
     "clocks": 2, "unaligned": [], "time_error_ns": 1_000, "time_error_p50_ns": 1_000, "time_error_unknown": 0,
     "widest_clock": "ftrace:local", "losses_untold": 0, "losses_at_least": 0, "records_lost": 0,
@@ -52,6 +53,9 @@ def test_a_summary_of_both_sources() -> None:
         ({"dispatches": 1, "kernels": 1, "packets_and_copies": 1}, "1 dispatch of 1 kernel; 1 packet or copy"),
         ({"dispatches": 0}, "no dispatch (2 kernels are named); 6 packets and copies"),
         ({"dispatches": 0, "kernels_named": 1}, "no dispatch (1 kernel is named); 6 packets and copies"),
+        (_NO_PACKET | {"launches_named": 33},
+         "no dispatch (2 kernels are named), but 33 lines of launches: AMD_LOG_LEVEL was too low to print packets; "
+         "0 packets and copies"),
         (_NO_PACKET | {"kernels_named": 0},
          "no dispatch: none was submitted, or AMD_LOG_LEVEL was too low to print them; 0 packets and copies"),
         (_NO_PACKET, "doorbells: 3 stores recorded; whose is unknown: no packet is in the log"),

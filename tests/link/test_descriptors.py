@@ -69,6 +69,43 @@ def test_without_closes_a_number_is_not_doubted(correlate_trace: Correlator) -> 
     assert _ioctls(correlate_trace(_open("a-10", "/tmp/x", 4) + _ioctl(4))) == [BY_NUMBER]
 
 
+def _unnamed(fd: int) -> str:
+    """Open a file in the text of kernels before 7.2, which print no path."""
+    return _call("a-10", "openat", "dfd: 0xffffff9c, filename: 0x7f00aa, flags: 0x80002, mode: 0", f"0x{fd:x}")
+
+
+CLOSED, BARE = _call("a-10", "close", "fd: 4", "0x0"), "0x4b27"
+MADE = ("ioctl", "AMDKFD_IOC_CREATE_PROCESS", "kfd", "number")
+
+
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [
+        (_unnamed(4) + _ioctl(4, BARE) + _ioctl(4) + CLOSED, [MADE, BY_NUMBER]),
+        # Another file has the number next.
+        (_unnamed(4) + _ioctl(4) + CLOSED + _unnamed(4) + _ioctl(4, BARE), [BY_NUMBER, PLAIN]),
+        # Whether it has is not known where closes are not traced, nor what was opened before the trace.
+        (_unnamed(4) + _ioctl(4) + _ioctl(4, BARE), [BY_NUMBER, PLAIN]),
+        (_ioctl(4) + _ioctl(4, BARE) + CLOSED, [BY_NUMBER, PLAIN]),
+        # No file is of two drivers.
+        (_unnamed(4) + _ioctl(4) + _ioctl(4, "0xc0406400") + _ioctl(4, BARE) + CLOSED,
+         [BY_NUMBER, ("ioctl", "DRM_IOCTL_VERSION", "drm", "number"), PLAIN]),
+    ],
+)  # fmt: skip
+def test_an_ioctl_tells_of_the_others_of_its_open_file(
+    correlate_trace: Correlator, calls: str, found: list[tuple[str, ...]]
+) -> None:
+    assert _ioctls(correlate_trace(calls)) == found
+
+
+def test_an_ioctl_tells_what_its_file_is_mapped_from(correlate_trace: Correlator) -> None:
+    """The page of registers (type 0) is at an offset that another file may have, too."""
+    mapped = _call("a-10", "mmap", "addr: 0, len: 0x1000, prot: 3, flags: 1, fd: 4, off: 0x3def000000000000", "0x7f00")
+    capture = correlate_trace(_unnamed(4) + _ioctl(4) + mapped + CLOSED)
+    told = capture.table("args").filter(pl.col("key").cast(pl.String) == "kfd_mapping").collect()
+    assert told["text"].to_list() == ["mmio"]
+
+
 def test_an_unseen_open_leaves_the_number(correlate_trace: Correlator) -> None:
     text = _ioctl(4) + _ioctl(5, "0xc0186444") + _ioctl(6, TTY)
     assert _ioctls(correlate_trace(text)) == [

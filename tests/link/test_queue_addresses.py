@@ -140,3 +140,52 @@ def test_a_log_that_begins_late_may_lack_queues(tmp_path: Path) -> None:
     """The ring may be that of a queue that was made before."""
     capture = _capture(tmp_path, _made(0x31), _dispatch(0x1000), _value(0x31))
     assert _packets(capture) == [(None, None), (0x31, None)]
+
+
+def _lives(capture: Capture, *names: str) -> list[tuple[str, int]]:
+    """Return the lines about queues with the time when their queue was made, in the order of the log."""
+    events = capture.table("events").sort("event").collect().with_columns(pl.col("name").cast(pl.String))
+    queues = capture.table("queues").select("queue", "created_ns").collect()
+    rows = events.filter(pl.col("name").is_in(names)).join(queues, on="queue", how="left", maintain_order="left")
+    return [(name, made // 1_000 - 5_000_000_000 if made else -1) for name, made in rows.select(
+        "name", "created_ns").rows()]  # fmt: skip
+
+
+def test_lines_that_print_the_address_of_a_queue_are_of_its_life(tmp_path: Path) -> None:
+    """Up to ROCm 6.1 an address is given out again with the next queue."""
+    about = ["acquireQueue refCount: 0x31 (1)", "releaseQueue refCount:0x31 (0)"]
+    ended = "deleting hardware queue 0x31 with refCount 0"
+    lines = [_made(0x31), *about, ended, "selected queue refCount: 0x31 (2)", _made(0x31), *about]
+    capture = _capture(tmp_path, "Initializing HSA stack.", *lines)
+    names = ("queue_acquired", "queue_released", "queue_deleted", "queue_selected")
+    # Between the end of one and the creation of the next the log lacks the queue that a line tells of.
+    assert _lives(capture, *names) == [
+        ("queue_acquired", 9), ("queue_released", 9), ("queue_deleted", 9), ("queue_selected", -1),
+        ("queue_acquired", 54), ("queue_released", 54),
+    ]  # fmt: skip
+
+
+def test_lines_of_later_releases_that_print_the_address_have_their_queue_too(tmp_path: Path) -> None:
+    """From ROCm 6.2 on Created lines name ring and address, those of a queue's end the ring alone."""
+    made = "Created SWq=0x31 to map on HWq=0x1000 with size 16384 with priority 1, cooperative: 0"
+    mask, ended = "Setting CU mask 0xff for hardware queue 0x31", "Deleting hardware queue 0x1000 with refCount 0"
+    hostcall = "Created hostcall buffer 0x50 for hardware queue 0x31"
+    capture = _capture(tmp_path, "Initializing HSA stack.", made, mask, hostcall, ended, mask, made, mask)
+    assert _lives(capture, "queue_cu_mask", "hostcall_buffer_created", "queue_deleted") == [
+        ("queue_cu_mask", 9), ("hostcall_buffer_created", 9), ("queue_deleted", 9), ("queue_cu_mask", -1),
+        ("queue_cu_mask", 54),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("printed", [0x1000, 0x31], ids=["its ring", "its address"])
+def test_a_queue_that_aborts_is_the_one_of_its_packets(tmp_path: Path, printed: int) -> None:
+    aborted = f"Callback: Queue {printed:#x} aborting with error : HSA_STATUS_ERROR_EXCEPTION: bad. code: 0x1016"
+    capture = _capture(tmp_path, "Initializing HSA stack.", _made(0x31), _dispatch(0x1000), aborted)
+    assert _lives(capture, "queue_aborted") == [("queue_aborted", 9)]
+
+
+def test_a_queue_that_aborts_is_known_by_its_packets_alone(tmp_path: Path) -> None:
+    aborted = "Callback: Queue {} aborting with error : HSA_STATUS_ERROR_EXCEPTION: bad. code: 0x1016"
+    capture = _capture(tmp_path, _dispatch(0x1000), aborted.format("0x1000"), aborted.format("0x2000"))
+    events = capture.table("events").filter(name="queue_aborted").sort("event").collect()
+    assert events["queue"].to_list() == [0, None]

@@ -134,3 +134,13 @@ def test_a_reset_ends_no_stream_that_may_be_of_another_device(
 def test_a_reset_of_the_only_device_ends_streams_whichever_was_chosen(tmp_path: Path) -> None:
     lines = [_ONE_GPU, *_calls((_CHOOSE, ""), (_MAKE, ""), (_LAUNCH, "0x660"), (_RESET, ""))]
     assert _count_ended(tmp_path, lines) == [True]
+
+
+def test_a_stream_with_a_cu_mask_is_made_like_others(tmp_path: Path) -> None:
+    """What it is given behind the handle is a mask, neither flags nor a priority."""
+    make = ("hipExtStreamCreateWithCUMask ( 0x7ffd10, 2, 3 )",
+            "hipExtStreamCreateWithCUMask: Returned hipSuccess : stream:0x660")  # fmt: skip
+    _, streams = _read(tmp_path, _calls((make, ""), (_DESTROY, ""), (make, "")))
+    assert streams["destroyed_ns"].is_null().to_list() == [False, True]
+    assert streams.select("flags", "priority").rows() == [(None, None)] * 2
+    assert streams["create_event"].null_count() == 0

@@ -135,7 +135,8 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
 def _fit_top_buffer(clock: str, readings: Any) -> ClockMap:
     """Return the map of the clock of the top tracing buffer, of which a capture took readings."""
     if not isinstance(readings, dict) or not readings.get("samples"):
-        return ClockMap("unaligned", reason=f"no reading of the top buffer's clock {clock}")
+        told = f" {clock}" if clock != "unknown" else ", which is not that of the ioctls that its prints tell of"
+        return ClockMap("unaligned", reason=f"no reading of the top buffer's clock{told}")
     bounds = bound_top_buffer(readings["samples"])
     return fit_clock_map(bounds, "samples", 0.0 if clock in _SAME_RATE else MAX_RATE)
 

@@ -5,21 +5,47 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, percentile
+from tracecorr.model.kinds import GRAPH_CALL, SHADER_NAME
 
 # Name of the row of dispatches whose kernel no line tells.
 UNKNOWN_KERNEL = "(unknown)"
 
 
+def summarize_named(launches: pl.LazyFrame, kernels: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFrame:
+    """Return the rows of `summarize_kernels` with `named`, and those of kernels of which there is nothing else.
+
+    `named` counts the lines that name the kernel while the log shows no packet of it. Up to AMD_LOG_LEVEL=3, from ROCm
+    7.2 on up to 4, they are all that it prints of a launch. What changes or adds a node of a graph prints one, too, but
+    launches nothing.
+    """
+    lines = events.filter(pl.col("layer").cast(pl.String) == "aql", pl.col("name").cast(pl.String) == SHADER_NAME)
+    calls = events.select(parent="event", over=pl.col("name").cast(pl.String))
+    over = pl.col("over").fill_null("")
+    prepares = over.str.starts_with("hipGraph") & ~over.str.starts_with(GRAPH_CALL)
+    named = (
+        lines.filter(pl.col("kernel").is_not_null())
+        .join(calls, on="parent", how="left")
+        .filter(~prepares)
+        .group_by("kernel")
+        .agg(named=pl.len().cast(pl.Int64))
+    )
+    return _name(_count(launches).join(named, on="kernel", how="full", coalesce=True), kernels, "named")
+
+
 def summarize_kernels(launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per kernel, the most dispatched first.
+    """Return one row per kernel that was dispatched, the most dispatched first.
 
     GPU times are null where no source recorded them: they are never guessed from host times.
     Dispatches whose kernel is not known come as one row with the name `(unknown)`. `streams` is null where the log
     names the stream of none of them (`streams.NO_STREAM_NAMES`).
     """
+    return _name(_count(launches), kernels)
+
+
+def _count(launches: pl.LazyFrame) -> pl.LazyFrame:
     stream = pl.col("stream").drop_nulls()
     gpu_ns = pl.col("gpu_end_ns") - pl.col("gpu_start_ns")
-    dispatches = (
+    return (
         launches.filter(pl.col("kind").cast(pl.String) == "dispatch")
         .group_by("kernel")
         .agg(
@@ -32,9 +58,15 @@ def summarize_kernels(launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataF
             percentile(gpu_ns, 95).alias("gpu_p95_ns"),
         )
     )
+
+
+def _name(counted: pl.LazyFrame, kernels: pl.LazyFrame, *more: str) -> pl.DataFrame:
+    """Return counts by kernel under its name, in their order; those of `more` are counts beside the dispatches."""
     names = kernels.select("kernel", pl.coalesce("display", "name").alias("name"))
+    counts = ["dispatches", *more]
     return collect(
-        dispatches.join(names, on="kernel", how="left")
-        .select(pl.col("name").fill_null(UNKNOWN_KERNEL), pl.exclude("name", "kernel"))
-        .sort(["dispatches", "name"], descending=[True, False])
+        counted.with_columns(pl.col(*counts, "gpu_timed").fill_null(0))
+        .join(names, on="kernel", how="left")
+        .select(pl.col("name").fill_null(UNKNOWN_KERNEL), *counts, pl.exclude("name", "kernel", *counts))
+        .sort(*counts, "name", descending=[*(True for _ in counts), False])
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.launches import NO_PACKET, count_packets
+from tracecorr.analyze.launches import NO_PACKET, ONLY_NAMED, count_packets
 from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
 
 _NO_LOG = "no AMD log: {} unknown; import with --amd-log"
@@ -52,11 +52,13 @@ def explain_lack_of_kernels(kernels: pl.DataFrame, sources: set[str]) -> str:
     """Return that no dispatch is known, or that none has GPU times.
 
     Args:
-        kernels: as `kernels.summarize_kernels` returns them.
+        kernels: as `kernels.summarize_named` returns them.
         sources: those that were read.
     """
     if "amd_log" not in sources:
         return _PROFILED_KERNELS if "rocprof" in sources else explain_lack(sources, "kernels", log=True)
+    if kernels["named"].sum() and not kernels["dispatches"].sum():
+        return ONLY_NAMED
     if kernels.is_empty() or kernels["gpu_timed"].sum():
         return ""
     return (

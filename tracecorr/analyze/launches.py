@@ -8,6 +8,7 @@ from tracecorr.analyze.frames import collect
 
 _SILENT = "no {} is in the log: the program submitted none, or AMD_LOG_LEVEL was too low to print them (5 prints them)"
 NO_PACKET, NO_DISPATCH = _SILENT.format("packet"), _SILENT.format("dispatch")
+ONLY_NAMED = "no dispatch is in the log, only the names of what was launched: AMD_LOG_LEVEL=5 prints packets, too"
 
 _LINKS = {"call": "call_event", "command": "command_event", "queue": "queue", "stream": "stream", "kernel": "kernel"}
 

@@ -144,6 +144,9 @@ def _dispatch_text(summary: dict[str, Any]) -> str:
         return f"{count_of(summary['dispatches'], 'dispatches', 'dispatch')} of {kernels}"
     named = count_of(summary["kernels_named"], "kernels are named", "kernel is named")
     what = f"no dispatch ({named})" if summary["kernels_named"] else "no dispatch"
+    if summary["launches_named"] and not summary["packets"]:
+        lines = count_of(summary["launches_named"], "line")
+        return f"{what}, but {lines} of launches: AMD_LOG_LEVEL was too low to print packets"
     # Up to level 3, from ROCm 7.2 on up to 4, a log prints no packet.
     return what if summary["packets"] else f"{what}: none was submitted, or AMD_LOG_LEVEL was too low to print them"
 

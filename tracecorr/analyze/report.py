@@ -81,6 +81,7 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "streams": frames["streams"].height,
         "kernels": rows["kernels_dispatched"],
         "kernels_named": rows["kernels"],
+        "launches_named": _total(frames["kernels"], "named"),
         "drm_jobs": rows["drm_jobs"],
         "rocprof": _count_domains(frames["rocprof"]) if "rocprof" in sources else None,
         "dispatches": _total(packets.filter(pl.col("kind") == "dispatch"), "packets"),

@@ -16,7 +16,7 @@ from tracecorr.analyze.glossary import list_words
 from tracecorr.analyze.gpu_sections import list_gpu_sections
 from tracecorr.analyze.graphs import summarize_graphs
 from tracecorr.analyze.hqd import list_logical_queues
-from tracecorr.analyze.kernels import summarize_kernels
+from tracecorr.analyze.kernels import summarize_named
 from tracecorr.analyze.lacks import (
     explain_lack,
     explain_lack_of_doorbells,
@@ -227,13 +227,16 @@ def _streams(node: Evidence) -> pl.DataFrame:
 
 
 def _kernel_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
-    kernels = evidence.by_node(lambda node: summarize_kernels(node.tables("launches"), node.tables("kernels")))
-    kernels = kernels.sort("dispatches", descending=True, maintain_order=True)
+    kernels = evidence.by_node(
+        lambda node: summarize_named(*(node.tables(name) for name in ("launches", "kernels", "events")))
+    )
+    kernels = kernels.sort("dispatches", "named", descending=True, maintain_order=True)
     yield Section(
         "kernels",
         "Kernels",
         kernels,
-        "names are recorded (ShaderName line); GPU times only where a source recorded them",
+        "names are recorded (ShaderName line); GPU times only where a source recorded them; `named` = lines that name "
+        "the kernel while no packet of it is in the log: one for each launch",
         explain_lack_of_kernels(kernels, sources),
         nothing=NO_DISPATCH,
     )

@@ -242,7 +242,7 @@ def _find_owners(
     events = streams.name_null_stream(events)
     stream_table = streams.build_streams(events, args)
     addressed = queue_addresses.find_lines(events, args)
-    events = forget_rings(events, addressed)
+    events = queue_addresses.tell_rings(forget_rings(events, addressed), args)
     rings = created_rings.find_rings(events, args, stream_table, losses, unseen, trace_aligned)
     queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, unseen, rings)
     queue_table = _limit_creations(queue_table, events, identities)

@@ -64,12 +64,33 @@ def list_warnings(
     warnings += warn_skipped_traces(tables["ledger"], tables["files"])
     warnings += warn_unreadable(tables["ledger"], tables["files"])
     # Of a known clock each record counts once.
-    warnings += warn_repeated_traces(events, tables["files"]) if "ftrace:unknown" in maps else []
+    if "ftrace:unknown" in maps:
+        warnings += [*warn_repeated_traces(events, tables["files"]), *_warn_two_buffers(events, tables["files"])]
     if {"amd_log", "ftrace"} <= sources and (apart_ns := _measure_gap(events)):
         warnings.append(_describe_gap(apart_ns, attached=attached))
     if samples is None:
         return [*warnings, *_warn_unused_marks(events, maps)]
     return [*warnings, *warn_of_another_run(events, tables["args"], samples)]
+
+
+def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
+    """Say of which traces without a told clock it is not proven that they are on one: each buffer has its own.
+
+    The files of a trace's CPUs, and pieces of one trace, hold no records of one CPU at the same time.
+    """
+    rows = select_source(events, "ftrace", ["file", "cpu", "stamp_ns"]).drop_nulls()
+    spans = rows.group_by("file", "cpu").agg(begin=pl.col("stamp_ns").min(), end=pl.col("stamp_ns").max())
+    both = spans.join(spans, on="cpu", suffix="_other").filter(
+        pl.col("file") < pl.col("file_other"),
+        pl.col("begin") < pl.col("end_other"),
+        pl.col("begin_other") < pl.col("end"),
+    )
+    paths = dict(files.select("file", "path").iter_rows())
+    return [
+        f"{paths[one]} and {paths[other]} hold records of the same CPUs and time, as two buffers do, and are taken to "
+        "be on one clock: if they are not, times and links of one are wrong; name it with --ftrace-clock, or import one"
+        for one, other in both.select("file", "file_other").unique().sort("file", "file_other").head(1).iter_rows()
+    ]
 
 
 def _describe_unaligned(key: str, clock: ClockMap, *, alone: bool) -> str:

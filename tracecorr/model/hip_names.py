@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
+# What the names of calls that make a stream begin with.
+STREAM_MAKERS = ("hipStreamCreate", "hipExtStreamCreate")
+
+
+def makes_stream(name: pl.Expr) -> pl.Expr:
+    """Tell of names (categories) whether such a call makes a stream."""
+    return pl.any_horizontal(name.cat.starts_with(maker) for maker in STREAM_MAKERS)
+
 
 def is_internal(name: pl.Expr) -> pl.Expr:
     """Tell of names (strings) whether no program calls such a function by name; also of none.

@@ -28,6 +28,8 @@ BEGINNINGS = (FIRST_LINE, "gpu_agents")
 # What the lines about a hardware queue tell: how many there are before one is asked for, and what came of it.
 QUEUES_COUNTED, QUEUE_CREATED, QUEUE_SELECTED = "queue_allocated_count", "queue_created", "queue_selected"
 QUEUE_DELETED = "queue_deleted"
+# The line that names a kernel, where no packet behind it took its name.
+SHADER_NAME = "shader_name"
 # Where Direct Dispatch is off, a worker thread takes a command from its queue and prints this.
 SUBMITTED = "submitted"
 # The line that tells a command's end.

@@ -205,6 +205,9 @@ def test_streams_have_handle_flags_and_priority() -> None:
          0x3AAFB2B0),
         ("hipExtModuleLaunchKernel", "0x7f, 4, char array:<null>, stream:0x0x16fe080, event:0x5, 0", 0x16FE080),
         ("hipEventRecord", "event:0x7f51740430b0, stream:0x1952020", 0x1952020),
+        ("hipStreamBatchMemOp", "stream:0x1952020, 2, 0x7ffd10, 0", 0x1952020),
+        ("hipMallocFromPoolAsync", "0x7ffd10, 4096, 0x55f0, stream:0x1952020", 0x1952020),
+        ("hipDrvMemcpy3DAsync", "0x7ffd10, stream:0x1952020", 0x1952020),
         ("hipStreamWaitEvent", "stream:0x1952020, event:0x7f51740430b0, 0", 0x1952020),
         # The null stream, which for a function compiled for one default stream per thread is another one.
         ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, stream:<null>", 1),

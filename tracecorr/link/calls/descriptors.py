@@ -47,7 +47,8 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     """Return the device behind every ioctl and every mmap of a file.
 
     A descriptor is followed from its open through dup, fcntl, fork and exec to its close. Where the open was
-    not seen, or its path is not known, an ioctl is taken by its number (type and direction) alone.
+    not seen, or its path is not known, an ioctl is taken by its number (type and direction) alone, and tells what
+    else was done with the file of the same open.
 
     Args:
         events: placed events with `process`, `thread`, `enclosing_call`.
@@ -75,13 +76,37 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     by_number = _device_by_number(pl.col("cmd"))
     sure = pl.col("device").is_not_null() & (~foreign | pl.lit(closes) | by_number.is_null())
     described = found.select(
-        "event",
+        "event", "origin",
         device=pl.coalesce("proven", pl.when(sure).then("device"), by_number),
         device_by=pl.when(pl.col("proven").is_not_null()).then(pl.lit(BY_DRIVER))
         .when(sure).then("by").when(by_number.is_not_null()).then(pl.lit(BY_NUMBER)),
         path=pl.when(sure).then("path"),
     )  # fmt: skip
-    return pl.concat([described, inside])
+    # A number may have been given out again unseen where closes are not traced.
+    told = _tell_others(described) if closes else described
+    return pl.concat([told.drop("origin"), inside])
+
+
+def _tell_others(described: pl.DataFrame) -> pl.DataFrame:
+    """Return uses of files with the device that the other uses of the file of the same open agree on.
+
+    Args:
+        described: event, device, device_by, path, and `origin`, the open.
+    """
+    known = described.drop_nulls(["origin", "device"])
+    one = pl.col("device").n_unique() == 1
+    agreed = known.group_by("origin").agg(
+        found=pl.when(one).then(pl.col("device").first()),
+        found_by=pl.when((pl.col("device_by") == BY_DRIVER).any()).then(pl.lit(BY_DRIVER)).otherwise(
+            pl.col("device_by").first()
+        ),
+    )  # fmt: skip
+    joined = described.join(agreed, on="origin", how="left", maintain_order="left")
+    unknown = pl.col("device").is_null()
+    return joined.with_columns(
+        device=pl.coalesce("device", "found"),
+        device_by=pl.when(unknown & pl.col("found").is_not_null()).then("found_by").otherwise("device_by"),
+    ).drop("found", "found_by")
 
 
 def name_ioctls(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
@@ -144,7 +169,7 @@ def _order(events: pl.DataFrame) -> pl.DataFrame:
 
 def _definitions(calls: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return what gave a descriptor its meaning: owner, fd, def_at, kind (`open`, `dup`, `close`), source_fd,
-    opened, by, path, cloexec."""
+    opened, by, path, origin (event of the open), cloexec."""
     flags = _arg(args, "flags", calls["event"])
     numbers = _arg(args, "cmd", calls["event"]).rename({"u64": "operation"}).drop("text")
     done = pl.col("number") >= 0
@@ -158,7 +183,7 @@ def _definitions(calls: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) 
     fd = pl.col("number").cast(pl.Int32, strict=False)
     return pl.concat([
         opens.select("owner", fd=fd, def_at="end_at", kind=pl.lit("open"), opened="opened", by="by", path="path",
-                     cloexec=cloexec),
+                     origin="event", cloexec=cloexec),
         dups.select("owner", fd=fd, def_at="end_at", kind=pl.lit("dup"), source_fd="fd", cloexec=cloexec),
         copying.select("owner", fd=fd, def_at="end_at", kind=pl.lit("dup"), source_fd="fd",
                        cloexec=pl.col("operation") == _F_DUPFD_CLOEXEC),
@@ -228,10 +253,10 @@ def _owners(calls: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -> _Own
 
 
 def _follow(uses: pl.DataFrame, definitions: pl.DataFrame, owners: _Owners) -> pl.DataFrame:
-    """Return event, cmd, device, by, path of `uses`: what gave each descriptor its meaning, hop by hop."""
+    """Return event, cmd, device, by, path, origin of `uses`: what gave each descriptor its meaning, hop by hop."""
     open_ = uses.select("event", "cmd", "owner", "fd", "at", gone=pl.lit(value=False)).sort("at")
     done: list[pl.DataFrame] = []
-    shape = ["event", "cmd", "opened", "by", "path"]
+    shape = ["event", "cmd", "opened", "by", "path", "origin"]
     for _ in range(_MAX_HOPS):
         if open_.is_empty():
             break
@@ -250,9 +275,9 @@ def _follow(uses: pl.DataFrame, definitions: pl.DataFrame, owners: _Owners) -> p
             "event", "cmd", owner="parent_owner", fd="fd", at="fork_at", gone="executed"
         )  # fmt: skip
         open_ = pl.concat([copied, inherited]).sort("at")
-    known = pl.concat(
-        [pl.DataFrame(schema={"event": pl.Int64, "cmd": pl.UInt32, **dict.fromkeys(shape[2:], pl.String)}), *done]
-    )
+    texts = dict.fromkeys(shape[2:-1], pl.String)
+    none = pl.DataFrame(schema={"event": pl.Int64, "cmd": pl.UInt32, **texts, "origin": pl.Int64})
+    known = pl.concat([none, *done])
     joined = uses.select("event", "cmd").join(known.drop("cmd"), on="event", how="left", maintain_order="left")
     return joined.rename({"opened": "device"})
 

@@ -12,6 +12,7 @@ from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
 from tracecorr.align.rows import count_groups, number_rows
 from tracecorr.link.losses.beginnings import is_late, list_begun
+from tracecorr.model.hip_names import makes_stream
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, SUBMITTED
 
 # Where more ends lack their command, the log begins in the middle of a run, or lacks all lines that enqueue.
@@ -117,7 +118,7 @@ def _may_be_held(ends: pl.DataFrame, lines: pl.DataFrame, events: pl.DataFrame) 
         ends, lines, events: as for `_mark_before`.
     """
     log, stream = ["file", "process"], ["file", "process", "stream"]
-    made = events.filter((pl.col("layer") == "hip") & pl.col("name").cat.starts_with("hipStreamCreate"))
+    made = events.filter((pl.col("layer") == "hip") & makes_stream(pl.col("name")))
     known = ends.filter(~pl.col("alone"))
     known = known.with_columns(stream=lines["stream"].gather(known["begun"]))
     old = known.join(made.select(stream).drop_nulls("stream"), on=stream, how="anti").drop_nulls("stream")

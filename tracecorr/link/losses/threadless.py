@@ -14,11 +14,11 @@ from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.disorder import mark_displaced
 from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
-from tracecorr.model.kinds import COMPLETE, SUBMITTED, Flag
+from tracecorr.model.kinds import COMPLETE, SHADER_NAME, SUBMITTED, Flag
 
 # Lines of threads that make no calls: ROCr's event thread, and those that submit commands.
 _NOT_OF_CALLS = ("handler", "gpu_time", COMPLETE, "processing", SUBMITTED)
-_KERNEL_NAME, _DISPATCH = "shader_name", "dispatch"
+_DISPATCH = "dispatch"
 # What a runtime says of itself, any thread may print at any time.
 _SAID = "other"
 # Where threads are many, calls of one name overlap, and lack a line each; more do so where lines lack.
@@ -123,7 +123,7 @@ def _list_enclosed(rows: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFrame:
     # What is also printed outside of all calls is printed by threads that make none; so is a kernel's name where its
     # dispatch is. Few names stand alone: the others are part of their dispatch.
     kind = ["file", "layer", "kind"]
-    name_of = pl.col("name").cast(pl.String).replace(_KERNEL_NAME, _DISPATCH)
+    name_of = pl.col("name").cast(pl.String).replace(SHADER_NAME, _DISPATCH)
     lines = lines.with_columns(kind=name_of)
     outside = lines.filter(pl.col("open").fill_null(0) == 0).select(kind).unique()
     inside = lines.filter((pl.col("open") == 1) & pl.col("parent").is_not_null() & ~pl.col("name").is_in(_NOT_OF_CALLS))

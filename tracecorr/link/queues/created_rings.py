@@ -11,12 +11,12 @@ from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.queue_lives import list_creations, list_ends, list_kernel_creations, list_log_packets
 from tracecorr.link.queues.streams import assign_streams
+from tracecorr.model.hip_names import STREAM_MAKERS
 from tracecorr.model.kinds import BEGINNINGS, INFERRED, QUEUE_CREATED, QUEUE_DELETED, QUEUE_SELECTED, RECORDED
 
 RINGS = {"event": pl.Int64, "ring": pl.UInt64, "ring_evidence": pl.String}
 # Kernels of other launches, such as cooperative ones, go to a queue of the device (CLR's VirtualGPU::submitKernel).
 _LAUNCH = r"^hip(Ext|Hcc)?(Module)?LaunchKernel"
-_MAKE = "hipStreamCreate"
 _PAIR = ["line", "process", "ring"]
 
 
@@ -185,7 +185,8 @@ def _list_given(lines: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, 
     )
     rows = rows.join(pivot_args(args, rows["event"], ["swq"]), on="event").join(calls, on="parent")
     ends = pl.col("kind") == "queue_released"
-    fits = pl.when(ends).then(pl.col("name") == DESTROY).otherwise(pl.col("name").str.starts_with(_MAKE))
+    made_stream = pl.any_horizontal(pl.col("name").str.starts_with(maker) for maker in STREAM_MAKERS)
+    fits = pl.when(ends).then(pl.col("name") == DESTROY).otherwise(made_stream)
     # A call that makes two queues says not which of them is the stream's.
     rows = rows.filter(fits).filter(pl.len().over("parent") == 1).sort("ts_ns")
     keys = ["process", "swq"]

@@ -1,4 +1,7 @@
-"""Queues that packets name by their address (SWq): HIP 5.2 prints it as `HWq` of all packets, 5.7 of BarrierValue."""
+"""Queues that are named by their address (SWq).
+
+Up to ROCm 6.1 lines about a queue print it, HIP 5.2 prints it as `HWq` of all packets, and 5.7 of BarrierValue.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from tracecorr.model.kinds import BEGINNINGS, QUEUE_CREATED, QUEUE_DELETED
 
 _QUEUE, _RING = ["process", "swq"], ["process", "ring"]
 _COLUMNS = ("process", "ring", "stamp_ns", "file", "offset", "layer", "name", "source")
-_IS_LOGGED = IS_PACKET & (pl.col("source") == "amd_log")
+_OF_LOG = (pl.col("layer") == "aql") & (pl.col("source") == "amd_log")
+_IS_LOGGED, _IS_LINE = _OF_LOG & IS_PACKET, _OF_LOG & ~IS_PACKET
 
 
 def name_rings(records: pl.DataFrame, args: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
@@ -40,28 +44,74 @@ def name_rings(records: pl.DataFrame, args: pl.DataFrame) -> tuple[pl.DataFrame,
 
 
 def find_lines(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return event, line: the packets that still print the address of a queue, and the Created line of that queue.
+    """Return event, line: the rows that name a queue by its address alone, and the Created line of that queue.
 
     Args:
         events: placed events with `process`, `ring`.
-        args: args by event, with `swq` of Created lines.
+        args: args by event, with `swq` of lines that print it.
     """
-    lives = _list_lives(events, "event")
-    lives = lives.join(pivot_args(args, lives["event"], ["swq"]), on="event").rename({"event": "line"})
+    lines = events.select("event", *_COLUMNS).filter(_IS_LINE).drop_nulls("process")
+    told = lines.join(pivot_args(args, lines["event"], ["swq"]), on="event").drop_nulls("swq")
+    found = _find_queues_of_lines(told, lines.filter((pl.col("name") == QUEUE_DELETED) & pl.col("ring").is_not_null()))
+    lives = told.filter(pl.col("name").is_in([QUEUE_CREATED, QUEUE_DELETED]) & pl.col("ring").is_null())
     if lives.is_empty():
-        return lives.select("line", event="line")
+        return found
     packets = events.select("event", *_COLUMNS).filter(_IS_LOGGED).drop_nulls(_RING)
-    return _find_queues(packets, lives.drop_nulls("swq")).select("line", "event")
+    return pl.concat([_find_queues(packets, lives.rename({"event": "line"})).select("line", "event"), found])
 
 
-def _list_lives(records: pl.DataFrame, *more: str) -> pl.DataFrame:
+def _find_queues_of_lines(told: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+    """Return line, event of the lines about a queue (its users, CU mask, end) that print its address, not its ring.
+
+    Args:
+        told: lines about queues that print an address, Created lines among them: event, process, ring, name, swq.
+        ends: those that tell the end of a queue by its ring.
+    """
+    created = pl.col("name") == QUEUE_CREATED
+    asked = told.filter(~created & pl.col("ring").is_null()).select("event", *_QUEUE)
+    made = told.filter(created).select(*_QUEUE, line="event", ring="ring")
+    ended = told.filter(pl.col("name") == QUEUE_DELETED).select(*_QUEUE, ended="event")
+    ended_ring = ends.select(*_RING, ended_ring="event")
+    # Each is of the life before it: a line that ends one is of that one, too.
+    found = asked.sort("event")
+    for lives, keys, at in ((made, _QUEUE, "line"), (ended, _QUEUE, "ended"), (ended_ring, _RING, "ended_ring")):
+        found = found.join_asof(
+            lives.sort(at), left_on="event", right_on=at, by=keys, allow_exact_matches=False, check_sortedness=False,
+            coalesce=False,
+        )  # fmt: skip
+    goes_on = pl.max_horizontal("ended", "ended_ring") < pl.col("line")
+    return found.drop_nulls("line").filter(goes_on.fill_null(value=True)).select("line", "event")
+
+
+def tell_rings(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` with the ring of lines about a queue where what they print is that of a packet of the process.
+
+    Lines about a queue that went wrong print its ring while those about its creation print its address (ROCm <= 6.1),
+    or are not in the log.
+
+    Args:
+        events: placed events with `process`, `ring`; those of packets are no addresses.
+        args: args by event, with `queue` where a line does not tell which of the two it prints.
+    """
+    named = args.filter((pl.col("key") == "queue") & pl.col("u64").is_not_null()).select("event", asked="u64")
+    if named.is_empty():
+        return events
+    rows = events.select("event", *_COLUMNS)
+    rings = rows.filter(_IS_LOGGED).select(_RING).drop_nulls().unique()
+    told = rows.filter(_IS_LINE & pl.col("ring").is_null()).select("event", "process").join(named, on="event")
+    found = told.join(rings.with_columns(asked="ring"), on=["process", "asked"]).select("event", told_ring="ring")
+    joined = attach_columns(events, found)
+    return joined.with_columns(ring=pl.coalesce("ring", "told_ring")).drop("told_ring")
+
+
+def _list_lives(records: pl.DataFrame) -> pl.DataFrame:
     """Return the lines that begin or end a queue and name no ring."""
     is_life = (
         (pl.col("layer") == "aql")
         & pl.col("name").is_in([QUEUE_CREATED, QUEUE_DELETED])
         & (pl.col("source") == "amd_log")
     )
-    rows = records.select(*more, *_COLUMNS).filter(is_life & pl.col("ring").is_null())
+    rows = records.select(_COLUMNS).filter(is_life & pl.col("ring").is_null())
     return rows.drop_nulls("process")
 
 

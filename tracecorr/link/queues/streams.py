@@ -10,6 +10,7 @@ from tracecorr.align.joins import join_nearest, sort_rows
 from tracecorr.align.rows import fill_columns, list_groups, number_rows, select_marked
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
+from tracecorr.model.hip_names import makes_stream
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
     DERIVED,
@@ -56,7 +57,7 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     Returns: with them from_ns, from when on the handle is the stream's.
     """
     named = _select_named(events)
-    made = named.filter((pl.col("layer") == "hip") & pl.col("name").cat.starts_with("hipStreamCreate"))
+    made = named.filter((pl.col("layer") == "hip") & makes_stream(pl.col("name")))
     asked = pivot_args(args, made["event"], ["priority", "flags"])
     created = made.select("event", "process", "stream", created_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     created = created.join(asked, on="event", how="left", maintain_order="left").select(

@@ -11,6 +11,21 @@ from tracecorr.link.threads.thread_map import Identities
 _OWNERS = ("thread", "process", "host_tid", "host_pid")
 
 
+def name_log_pids(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return part events with the pid of lines of a log that name their thread alone.
+
+    ROCm 4.2 to 4.5 print the pid with HIP calls only: lines of a thread whose calls are of one process are of that one.
+    """
+    is_log = pl.col("source") == "amd_log"
+    nameless = is_log & pl.col("pid").is_null() & pl.col("tid").is_not_null()
+    if not rows.select(nameless.any()).item():
+        return rows
+    thread = ["file", "tid"]
+    callers = rows.filter(is_log).select(*thread, "pid").drop_nulls().unique().filter(pl.len().over(thread) == 1)
+    lines = rows.select(*thread, nameless=nameless).with_row_index("_row").filter("nameless")
+    return fill_columns(rows, lines.join(callers, on=thread).select("_row", "pid"), "_row")
+
+
 def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataFrame:
     """Return part events with `process`, `thread`, `host_pid` and `host_tid`.
 

@@ -17,6 +17,8 @@ from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
 ROBUST_LIST_OFFSET = 0x2E0
+# Releases of 2026 print 20 bits of a hash as a thread. No thread is below: programs begin at 4 MiB (ELF, x86-64).
+_LEAST_ADDRESS = 1 << 20
 # How a process is known that nothing joins but its number.
 SAME_PID = "same pid"
 _ARCH_SET_FS = 0x1002
@@ -113,8 +115,7 @@ def map_threads(
         # What doorbells disprove, no votes prove.
         guessed = guessed.join(untimely, on=untimely.columns, how="anti")
         exact = _add_matched(exact, free, guessed.with_columns(evidence=pl.lit(INFERRED)), trace_threads)
-    foreign = _find_foreign(log_threads, trace, known)
-    pids = _join_processes(log_threads, trace_threads.join(foreign, on="tgid", how="anti"), exact)
+    pids = _join_processes(log_threads, trace_threads, exact, _find_foreign(log_threads, trace, known))
     return replace(_number(log_threads, trace_threads, exact, pids, lives), births=births)
 
 
@@ -281,24 +282,35 @@ def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.Dat
 
 
 def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Return the tgids that are of another run than the log, though a pid is the same.
+    """Return life, tgid: the processes that are of another run than the log, though a pid is the same.
 
-    Queues are created in HIP calls: the address of at least one thread that creates them is in the log.
+    Queues are created in HIP calls: the address of at least one thread that creates them is in the log. One that prints
+    hashes in the place of addresses does not tell.
     """
     created = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE))
     creators = created.select(tid="tid_key", tgid=pl.coalesce("tgid_key", "tid_key")).unique()
     addressed = creators.join(known.select("tid", "address").unique(), on="tid")
     logged = pl.col("address").is_in(log_threads["log_tid"].unique().implode())
-    return addressed.group_by("tgid").agg(ours=logged.any()).filter(~pl.col("ours")).select("tgid")
+    foreign = addressed.group_by("tgid").agg(ours=logged.any()).filter(~pl.col("ours")).select("tgid")
+    telling = log_threads.filter(pl.col("log_tid") >= _LEAST_ADDRESS).select("life").unique()
+    return telling.join(foreign, how="cross")
 
 
-def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:
+def _join_processes(
+    log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame, foreign: pl.DataFrame
+) -> pl.DataFrame:
     """Return life -> tgid and how it is known; a life whose threads disagree has none.
 
     A process prints one pid: another pid than that of the threads that are known to be its own is that of a namespace.
+
+    Args:
+        log_threads, trace_threads: the threads of both sides.
+        exact: those that are one.
+        foreign: life, tgid that are not one.
     """
     by_thread = (
         exact.join(trace_threads, on="tid")
+        .join(foreign, on=["life", "tgid"], how="anti", maintain_order="left")
         .with_columns(tgid=pl.coalesce("tgid", pl.when(pl.col("tid") % LIFE == pl.col("host_pid")).then("tid")))
         .drop_nulls("tgid")
         .group_by("life", maintain_order=True)
@@ -308,12 +320,15 @@ def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exac
     )
     shown = exact.select("life", "log_pid").unique("life").join(by_thread, on="life")
     users = trace_threads.filter("gpu")
-    pids = pl.concat([users["tgid"].drop_nulls(), users.filter(pl.col("tgid").is_null())["tid"]]).unique()
+    refused = foreign.select("life", host_pid="tgid", refused=pl.lit(value=True))
+    is_told = pl.col("host_pid").is_in(users["tgid"].drop_nulls().implode()) & pl.col("refused").is_null()
+    untold = users.filter(pl.col("tgid").is_null())["tid"]
     same_pid = pl.col("host_pid") == pl.col("log_pid")
     same = (
         log_threads.unique("life", maintain_order=True)
         .join(exact, on="life", how="anti", maintain_order="left")
-        .filter(pl.col("host_pid").is_in(pids.implode()))
+        .join(refused, on=["life", "host_pid"], how="left", maintain_order="left")
+        .filter(is_told | pl.col("host_pid").is_in(untold.implode()))
         .join(shown.select(host_pid="tgid", own_pid="log_pid"), on="host_pid", how="left", maintain_order="left")
         .filter((pl.col("own_pid") == pl.col("log_pid")).fill_null(value=True).all().over("life"))
         .unique("life", maintain_order=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tracecorr import native
+from tracecorr.model.hip_names import STREAM_MAKERS
 from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM, Flag
 from tracecorr.parse.amdlog import messages
 from tracecorr.parse.amdlog.classify import Classifier
@@ -201,7 +202,7 @@ class DetailReader:
             line = lines.text.slice(int(lines.at[row]), int(lines.end[row]))
             if rows["kind"][row] == Kind.EXIT:
                 handle = _HANDLE.search(line.partition(b": Returned hipSuccess : ")[2])
-                if handle and name.startswith("hipStreamCreate"):
+                if handle and name.startswith(STREAM_MAKERS):
                     rows["stream"][row] = _address(handle[1])
                 continue
             given = [a.strip() for a in line.partition(b" ( ")[2].rpartition(b")")[0].split(b", ")]
@@ -209,7 +210,7 @@ class DetailReader:
                 handle = _HANDLE.match(given[0])
                 rows["stream"][row] = _address(handle[1]) if handle else 0
             for key, value in zip(("flags", "priority"), given[1:], strict=False):
-                if re.fullmatch(rb"-?\d{1,18}", value) and name != "hipStreamDestroy":
+                if re.fullmatch(rb"-?\d{1,18}", value) and name.startswith(STREAM_MAKERS[0]):
                     args.add_one(key, offset, int(value) & 0xFFFFFFFFFFFFFFFF)
 
     def _read_given_streams(self, lines: Lines) -> None:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from tracecorr.model.kinds import COMPLETE, COPY, COPY_FAILED, MIGRATIONS
+from tracecorr.model.kinds import COMPLETE, COPY, COPY_FAILED, MIGRATIONS, SHADER_NAME
 from tracecorr.parse.amdlog.general_names import general_name
 
 
@@ -168,7 +168,7 @@ def _packet_messages() -> list[Message]:
     # In the development branch of 2026 the packets of a graph that are no kernels are announced like kernels.
     table.append(Message("Graph ShaderName : [Graph ", "aql", "graph_packet"))
     shaders = ("ShaderName : ", "Graph ShaderName : ", "Graph shader name : ")
-    table += [Message(first, "aql", "shader_name", Kind.SHADER) for first in shaders]
+    table += [Message(first, "aql", SHADER_NAME, Kind.SHADER) for first in shaders]
     table += [Message(f"Arg{digit}", "", "", Kind.FOLDED) for digit in range(10)]
     table.append(Message("KernargSegmentByteSize = {kernarg_bytes}", "", "", Kind.KERNARG))
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracecorr.model.hip_names import STREAM_MAKERS
 from tracecorr.parse.amdlog.fields import HAS_FIELDS
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.digits import Ints
@@ -13,6 +14,7 @@ _GIVEN_STREAMS = (
     "hipLaunch", "hipExtLaunch", "hipModuleLaunch", "hipExtModuleLaunch", "hipHccModuleLaunch", "hipMemcpy",
     "hipMemset", "hipMemPrefetch", "hipGraphLaunch", "hipEventRecord", "hipMallocAsync", "hipFreeAsync",
     "hipStreamSynchronize", "hipStreamQuery", "hipStreamWait", "hipStreamWrite", "hipStreamAddCallback",
+    "hipStreamBatchMemOp", "hipStreamAttachMemAsync", "hipMallocFromPoolAsync", "hipDrvLaunch", "hipDrvMemcpy",
 )  # fmt: skip
 _OF_KIND = {"commands": (Kind.COMMAND,), "kernels": (Kind.SHADER,), "packets": (Kind.PACKET, Kind.COPY),
             "texts": (Kind.TEXT,)}  # fmt: skip
@@ -32,7 +34,7 @@ def subjects_of(message: Ints, kind: Ints, names: list[str]) -> Ints:
     """
     about = {subject: np.isin(kind, kinds) for subject, kinds in _OF_KIND.items()}
     about["fields"] = HAS_FIELDS[message]
-    of_stream = np.array([name.startswith(("hipStreamCreate", "hipStreamDestroy")) for name in names], np.bool_)
+    of_stream = np.array([name.startswith((*STREAM_MAKERS, "hipStreamDestroy")) for name in names], np.bool_)
     about["streams"] = of_stream & np.isin(kind, (Kind.ENTER, Kind.EXIT))
     given = np.array([name.startswith(_GIVEN_STREAMS) for name in names], np.bool_)
     about["given_streams"] = given & (kind == Kind.ENTER)
