@@ -201,7 +201,9 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Queues in the hardware",
         evidence.by_node(lambda node: list_logical_queues(node.tables("hqd").collect())),
         "recorded: dumps of HQDs, MQDs and runlists, the slots of all XCCs of a queue together; `queue` is joined by "
-        "ring address, and where several processes have the same one by the doorbells that MQDs tell",
+        "ring address, and where several processes have the same one by the doorbells that MQDs tell; `doorbell` = "
+        "offset in dwords; `rptr`, `wptr` = what the registers hold, PQ_RPTR of XCC 0 alone and in another unit than "
+        "PQ_WPTR: their difference is no backlog (Depth of the rings has it)",
         explain_lack_of_dumps(tables),
         nothing="no dump of the KFD is in the capture (--hqd, or `tracecorr hqd`)",
     )
