@@ -259,7 +259,9 @@ window.TL = window.TL || {};
       const safe = typeof v === "string" && /^[=+\-@\t]/.test(text) ? "'" + text : text; // never a formula
       return /[",\n]/.test(safe) ? '"' + safe.replaceAll('"', '""') + '"' : safe;
     };
-    const lines = [section.columns.map((c) => c.name), ...section.rows].map((r) => r.map(quote).join(","));
+    // A query has the host's times under these names.
+    const heading = (c) => (c.kind === "time" ? c.name.replace(/_ns$/, "_after_start_ns") : c.name);
+    const lines = [section.columns.map(heading), ...section.rows].map((r) => r.map(quote).join(","));
     TL.save(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), fileName() + "-" + section.key + ".csv");
   }
 
