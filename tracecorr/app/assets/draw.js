@@ -74,7 +74,8 @@ window.TL = window.TL || {};
   TL.cut = function (ctx, text, room) {
     const full = TL.textWidth(ctx, text);
     if (full <= room) return text;
-    const keep = Math.floor((text.length * room) / full) - 1;
+    let keep = Math.floor((text.length * room) / full) - 1; // about: some letters are wider
+    while (keep >= 3 && TL.textWidth(ctx, text.slice(0, keep) + "…") > room) keep -= 1;
     return keep < 3 ? "" : text.slice(0, keep) + "…";
   };
 
