@@ -165,9 +165,8 @@ def draw_queue_depth(tables: Tables) -> go.Figure:
         width = max(1, (high - low) // 500)
         slices = depth.group_by("queue", at=(pl.col("packet_ns") - low) // width * width).agg(pl.col("depth").max())
         for (queue,), part in slices.sort("queue", "at").group_by("queue", maintain_order=True):
-            figure.add_scatter(
-                x=part["at"] / 1e9, y=part["depth"], mode="lines", name=f"queue {queue}", line_shape="hv"
-            )
+            # No line from one to the next: it would show a ring that is empty between them as full.
+            figure.add_scatter(x=part["at"] / 1e9, y=part["depth"], mode="markers", name=f"queue {queue}")
     return _finish(
         figure, "Packets in the ring (wptr - rptr + 1)", "s after the first packet", "packets",
         "no packet of the log prints both indexes",
