@@ -114,6 +114,16 @@ def test_a_ring_is_not_drawn_as_full_between_its_packets(sample: Path) -> None:
     assert len(drawn) > 2 and {points.mode for points in drawn} == {"markers"}
 
 
+def test_ticks_of_a_logarithmic_axis_are_whole_numbers(sample: Path) -> None:
+    """Plotly's own ones are a "2" between "10" and "100"."""
+    tables = Capture.open(sample).table
+    of_two = charts.overlay_latency([("one", tables)])
+    assert of_two is not None
+    for axis in (figures.draw_latency(tables).layout.xaxis, of_two.layout.xaxis):
+        texts = dict(zip(axis.tickvals, axis.ticktext, strict=True))
+        assert (axis.type, texts[0.5], texts[20], texts[5_000]) == ("log", "0.5", "20", "5,000")
+
+
 def test_the_axes_of_a_chart_name_their_units(sample: Path) -> None:
     tables = Capture.open(sample).table
     charts = (

@@ -31,6 +31,9 @@ _QUANTILES = 201
 _MOST_CALLS = 15
 _NO_RATE = "fewer than two dispatches are known"
 _NO_LATENCY = "no steady dispatch has two known moments"
+_TICKS = [digit * 10.0**power for power in range(-3, 9) for digit in (1, 2, 5)]
+# Plotly writes a mere "2" for 200 on a short axis, which is read as 2.
+LOG_AXIS = {"type": "log", "tickvals": _TICKS, "ticktext": [f"{tick:,.10g}" for tick in _TICKS]}
 # The GPU's part of the way begins where the doorbell rings, while the call is still on its way back.
 _ON_GPU = ("wait_for_gpu", "gpu", "noticed")
 
@@ -125,7 +128,7 @@ def _distributions(sides: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
             )  # fmt: skip
         if len(figure.data) == before and len(sides) > 1:
             _name_empty(figure, f"{side}{_NO_LATENCY}")
-    figure.update_xaxes(type="log")
+    figure.update_xaxes(LOG_AXIS)
     return _finish(figure, title, "us (log)", "share of launches", _NO_LATENCY)
 
 

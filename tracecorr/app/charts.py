@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from tracecorr.analyze.compare.latency import read_steady
+from tracecorr.analyze.figures import LOG_AXIS
 from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.graphs import name_kinds
 from tracecorr.analyze.hip_calls import summarize_hip_calls
@@ -246,7 +247,7 @@ def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
     title = "HIP call to packet: share of steady dispatches that took at most ..."
     figure = _figure(title, lines, x="us", y="percent")
     # A line alone has no legend, and would not tell whose it is.
-    return figure if figure is None else figure.update_xaxes(type="log").update_layout(showlegend=True)
+    return figure if figure is None else figure.update_xaxes(LOG_AXIS).update_layout(showlegend=True)
 
 
 # --- shared ---------------------------------------------------------------------------------------
