@@ -65,6 +65,7 @@ from tracecorr.store.recording import (
     seen_threads,
     seen_time_offsets,
 )
+from tracecorr.store.shortened import list_missing_bytes
 from tracecorr.store.views import build_views, drop_views, list_drawn_columns, write_views
 from tracecorr.traces import count_once, set_prints_apart
 
@@ -181,7 +182,8 @@ def _build_tables(
     _end(stages, "align")
     stages.begin("linking")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
-    ledger = parts.small("ledger")
+    missing = list_missing_bytes(capture.path, capture.info["files"])
+    ledger = pl.concat([parts.small("ledger"), missing])
     dropped, spans = list_recorded_losses(capture.info, complete_losses(capture.info, ledger, losses))
     damaged = list_damaged(ledger)
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))

@@ -12,6 +12,7 @@ from synthetic_run import make_run
 from tracecorr.analyze import figures
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.html import draw_comparison_figures, draw_report_figures
+from tracecorr.app import charts
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files, make_dataset
 from tracecorr.store import Capture
@@ -103,6 +104,24 @@ def test_charts_show_the_numbers_of_the_tables_in_their_units() -> None:
     # The longest is drawn on top.
     assert list(calls.y) == ["hipMemcpy", "hipStreamCreateWithPriority", "hipLaunchKernel"]
     assert (list(calls.x), list(calls.customdata)) == (pytest.approx([900e-6, 1e-3, 1.8e-3]), [1, 1, 2])
+
+
+def test_a_ring_is_not_drawn_as_full_between_its_packets(sample: Path) -> None:
+    tables = Capture.open(sample).table
+    on_the_page = charts.depth_over_time(charts.Source(tables, 0))
+    assert on_the_page is not None
+    drawn = [*figures.draw_queue_depth(tables).data, *on_the_page.data]
+    assert len(drawn) > 2 and {points.mode for points in drawn} == {"markers"}
+
+
+def test_ticks_of_a_logarithmic_axis_are_whole_numbers(sample: Path) -> None:
+    """Plotly's own ones are a "2" between "10" and "100"."""
+    tables = Capture.open(sample).table
+    of_two = charts.overlay_latency([("one", tables)])
+    assert of_two is not None
+    for axis in (figures.draw_latency(tables).layout.xaxis, of_two.layout.xaxis):
+        texts = dict(zip(axis.tickvals, axis.ticktext, strict=True))
+        assert (axis.type, texts[0.5], texts[20], texts[5_000]) == ("log", "0.5", "20", "5,000")
 
 
 def test_the_axes_of_a_chart_name_their_units(sample: Path) -> None:

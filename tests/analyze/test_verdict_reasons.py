@@ -202,7 +202,7 @@ def test_packets_before_the_log_began_are_missed_only_where_the_log_shows_the_qu
 def test_a_priority_that_did_not_arrive_is_told_stage_by_stage() -> None:
     rows = make_run()
     put("hqd", 1, queue_priority=7)(rows)
-    told = "1 queue differs, it is queue 0: HIP -1, log 2, driver 11, HQD 7"
+    told = "the priority of 1 queue did not arrive as asked, it is queue 0: HIP -1, log 2, driver 11, HQD 7"
     assert judge(rows, "priority_reaches_hardware")[:2] == ("FAIL", told)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
+from browsing import needs_browser, open_at
 
 from tracecorr import app
 from tracecorr.app.ids import COLOURS
@@ -54,3 +56,27 @@ def test_layers_of_the_path_differ_for_colour_blind_readers() -> None:
     for a, b in combinations(path, 2):
         apart = sum((x - y) ** 2 for x, y in zip(_as_seen(COLOURS[a]), _as_seen(COLOURS[b]), strict=True)) ** 0.5
         assert apart > 0.12, (a, b)
+
+
+class TestInTheBrowser:
+    """Bars in the browser."""
+
+    pytestmark = needs_browser
+
+    def test_bars_stand_out_from_the_dark_ground(self, page: Any, url: str) -> None:
+        """Each layer in the shades of all its names: the darkest one was hard to see."""
+        open_at(page, f"{url.split('?')[0]}#theme=dark")
+        layers = [layer for layer in COLOURS if layer != "other"]
+        fills = "layers => layers.flatMap(n => TL.view.meta.names.map((_, i) => [n, TL.fill(n, i)]))"
+        ground = _colours(' [data-theme="dark"]'.strip())["bg"]
+        dark = {layer for layer, fill in page.evaluate(fills, layers) if _contrast(fill, ground) < 3}
+        assert dark == set()
+
+    @pytest.mark.parametrize("theme", ["light", "dark"])
+    def test_names_on_bars_can_be_read(self, page: Any, url: str, theme: str) -> None:
+        open_at(page, f"{url.split('?')[0]}#theme={theme}")
+        fills = "layers => layers.flatMap(n => TL.view.meta.names.map((_, i) => TL.fill(n, i)))"
+        inks = {
+            fill: page.evaluate("fill => TL.inkOn(fill)", fill) for fill in set(page.evaluate(fills, list(COLOURS)))
+        }
+        assert not [fill for fill, ink in inks.items() if _contrast(fill, "#" + "".join(2 * c for c in ink[1:])) < 3]

@@ -201,3 +201,15 @@ def test_sample_shows_the_way_from_call_to_doorbell(page: Any, url: str, sample:
         "raw/ftrace/0-ftrace.txt:",
     ):
         assert text in shown or text.split("/", 1)[-1] in shown, text
+
+
+def test_a_name_that_is_cut_fits_its_room(page: Any) -> None:
+    """Letters at its beginning may be wide: an average would let it reach over the next bar."""
+    too_wide = page.evaluate("""() => {
+        const ctx = document.createElement("canvas").getContext("2d");
+        ctx.font = TL.FONT;
+        const rooms = Array.from({ length: 120 }, (_, i) => 20 + i);
+        const names = ["dummy_kernel (bounds)", "mmmmmmmmiiiiiiiiiiiiiiii", "hipStreamCreateWithPriority"];
+        return names.flatMap((name) => rooms.filter((room) => ctx.measureText(TL.cut(ctx, name, room)).width > room));
+    }""")
+    assert too_wide == []

@@ -148,6 +148,28 @@ class TestInTheBrowser:
         assert state["mark"] == {"a": created, "b": created}
         assert state["t1"] - state["t0"] <= length / 20 and state["t0"] < created < state["t1"]
 
+    def test_values_are_written_as_the_report_writes_them(self, page: Any, url: str) -> None:
+        """A share of 0.0 % is little, one of 0 would be none; what is true is told with a word."""
+        open_at(page, url.split("?")[0] + "?capture=t1-streams#page=calls")
+        shares = page.locator("#tl-page .tl-section").first.locator("tbody tr td:last-child").all_inner_texts()
+        assert "0.0" in shares and {len(share.split(".")[1]) for share in shares} == {1}
+        page.evaluate("() => TL.openPage('queues')")
+        wait_idle(page)
+        refused = page.locator("#tl-page .tl-section", has_text="update refused").locator("tbody").inner_text()
+        assert "\tyes\t" in refused and "true" not in refused
+
+    def test_a_saved_table_says_that_its_times_begin_with_the_capture(
+        self, page: Any, url: str, sample: Capture
+    ) -> None:
+        """Under the name that the column has in a query they would be taken for its times."""
+        open_at(page, url.split("?")[0] + "?capture=t1-streams#page=queues")
+        with page.expect_download() as info:
+            page.locator("#tl-page .tl-section button", has_text="CSV").first.click()
+        saved = pl.read_csv(info.value.path())
+        first = sample.table("events").select(pl.col("ts_ns").min()).collect().item()
+        created = sample.table("queues").select(pl.col("created_ns") - first).collect()["created_ns"]
+        assert saved["created_after_start_ns"].to_list() == created.to_list() and "created_ns" not in saved.columns
+
     def test_everything_fits_on_a_small_screen(self, page: Any, url: str) -> None:
         page.set_viewport_size({"width": 1280, "height": 500})
         open_at(page, url.split("?")[0] + "?capture=t1-streams")

@@ -112,7 +112,7 @@ def test_one_event_is_counted_as_one(page: Any, synthetic_capture: SyntheticCapt
     marker = synthetic_capture.tables["events"].filter(pl.col("layer").cast(pl.String) == "marker")["event"][0]
     page.evaluate("event => __tl.select(event)", int(marker))
     press(page, "p", "m")
-    assert "1 event starts inside, in 1 lane\n" in page.locator("#tl-card").inner_text()
+    assert "1 event starts inside, counted in 1 lane\n" in page.locator("#tl-card").inner_text()
 
 
 def test_steps_follow_one_thing(page: Any, synthetic_capture: SyntheticCapture) -> None:

@@ -14,7 +14,9 @@ from tracecorr.analyze.sections import list_sections
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.app import ids, make_app, wire
 from tracecorr.app.pages import PAGES
+from tracecorr.app.source import CaptureLike
 from tracecorr.model import schema
+from tracecorr.store import Capture
 
 TOKEN = "for-tests-only"
 
@@ -147,16 +149,32 @@ def test_notes_are_kept_only_where_there_is_a_capture(client: Any) -> None:
     assert answer.status_code == 409 and b"stay in the address" in answer.data
 
 
+def _serve(capture: CaptureLike) -> Any:
+    client = make_app({"one": capture}, token=TOKEN).server.test_client()
+    client.get(f"/?token={TOKEN}")
+    while client.get(ids.META).status_code == 202:
+        time.sleep(0.02)
+    return client
+
+
+def test_rows_of_a_range_lie_in_it(sample: Capture) -> None:
+    """What a ring holds, and when a kernel may have run, are drawn there of packets that were written before."""
+    client = _serve(sample)
+    packets = sample.table("launches").select("event", "packet_ns").drop_nulls().sort("packet_ns").collect()
+    first = sample.table("events").select(pl.col("ts_ns").min()).collect().item()
+    t0, last = packets["packet_ns"][packets.height // 2] - first + 1, len(client.get(ids.META).get_json()["lanes"]) - 1
+    rows = pl.read_csv(client.get(f"{ids.EXPORT}?form=csv&t0={t0}&t1={t0 + 100_000}&lanes=0-{last}").data)
+    assert rows.height and (rows["start_ns"] + rows["dur_ns"].fill_null(0)).min() >= t0
+    assert rows["start_ns"].max() <= t0 + 100_000
+
+
 def test_formulas_are_disarmed_in_csv(synthetic_capture: SyntheticCapture) -> None:
     formulas = ["=1+2", "+1", "-1", "@SUM(A1)", "\t=1"]
     events = synthetic_capture.tables["events"].with_columns(
         name=pl.Series([formulas[n % 5] for n in range(synthetic_capture.tables["events"].height)], dtype=schema.CAT)
     )
     named = replace(synthetic_capture, tables={**synthetic_capture.tables, "events": events})
-    client = make_app({"one": named}, token=TOKEN).server.test_client()
-    client.get(f"/?token={TOKEN}")
-    while client.get(ids.META).status_code == 202:
-        time.sleep(0.02)
+    client = _serve(named)
     answer = client.get(ids.EXPORT + "?form=csv&t0=0&t1=2000000&lanes=0-9")
     assert answer.data.startswith(b"event,start_ns,ts_ns")
     names = pl.read_csv(answer.data)["name"]

@@ -173,7 +173,7 @@ def test_others_never_pay_unless_asked() -> None:
 def test_what_the_user_adds() -> None:
     offer = _machine("6.12")
     wanted = Wanted(
-        events=("amdgpu/amdgpu_vm_bo_*", "irq/no_such", "amdgpu/amdgpu_device_wreg"),
+        events=("amdgpu/amdgpu_vm_bo_*", "irq/no_such", "amdgpu:amdgpu_device_wreg"),
         functions=("kfd_ioctl_svm*", "no_such_*"),
         uprobes=(f"{HIP.path}:hipLaunchKernel", f"{HIP.path}:hipNothing", "nonsense"),
     )

@@ -199,7 +199,7 @@ def test_info_says_what_was_recorded_in_few_lines(run: Run, capture: Path) -> No
     }
     path.write_text(json.dumps(info))
     out = run("info").out
-    assert "recorded of the workload (workload): 1 event, 0 functions, 1 probe, clock mono" in out
+    assert "recorded of the workload (workload): 1 kind of event, 0 functions, 1 probe, clock mono" in out
     assert "not recorded: events amdgpu/*: the driver is not loaded" in out
     assert "process 300 (7 in its container): /usr/bin/gemm, started" in out
     assert "and 50 children of these, seen in /proc; the table processes has all" in out

@@ -81,6 +81,7 @@ def test_comparison_of_recorded_runs(
         monkeypatch.setenv(f"TRACECORR_{side}", str(made.path))
     text = run(repo / "notebooks" / "compare.ipynb")
     assert "queues with dispatches: 1 in A, 4 in B" in text
+    assert "packet to observed completion" in text and "│ … " not in text  # no row is left out
 
 
 @pytest.mark.parametrize("name", list(SAID_OF_A_TRACE))
@@ -106,6 +107,12 @@ def test_no_column_is_left_out(repo: Path, name: str) -> None:
     """Polars leaves out those in the middle of more than eight: of the queues those that say how long it took."""
     shown = run(repo / "notebooks" / f"{name}.ipynb")
     assert "┆ … ┆" not in shown and "shape: (" in shown
+
+
+def test_the_ioctl_that_creates_a_queue_is_shown(repo: Path) -> None:
+    """Hundreds of rows follow its line in the call that makes the first queue: polars shows the first and last five."""
+    shown = run(repo / "notebooks" / "queues.ipynb")
+    assert "AMDKFD_IOC_CREATE_QUEUE" in shown and "queue_created" in shown
 
 
 def test_raw_records_of_a_launch_can_be_read(repo: Path) -> None:

@@ -31,6 +31,9 @@ _QUANTILES = 201
 _MOST_CALLS = 15
 _NO_RATE = "fewer than two dispatches are known"
 _NO_LATENCY = "no steady dispatch has two known moments"
+_TICKS = [digit * 10.0**power for power in range(-3, 9) for digit in (1, 2, 5)]
+# Plotly writes a mere "2" for 200 on a short axis, which is read as 2.
+LOG_AXIS = {"type": "log", "tickvals": _TICKS, "ticktext": [f"{tick:,.10g}" for tick in _TICKS]}
 # The GPU's part of the way begins where the doorbell rings, while the call is still on its way back.
 _ON_GPU = ("wait_for_gpu", "gpu", "noticed")
 
@@ -125,7 +128,7 @@ def _distributions(sides: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
             )  # fmt: skip
         if len(figure.data) == before and len(sides) > 1:
             _name_empty(figure, f"{side}{_NO_LATENCY}")
-    figure.update_xaxes(type="log")
+    figure.update_xaxes(LOG_AXIS)
     return _finish(figure, title, "us (log)", "share of launches", _NO_LATENCY)
 
 
@@ -165,9 +168,8 @@ def draw_queue_depth(tables: Tables) -> go.Figure:
         width = max(1, (high - low) // 500)
         slices = depth.group_by("queue", at=(pl.col("packet_ns") - low) // width * width).agg(pl.col("depth").max())
         for (queue,), part in slices.sort("queue", "at").group_by("queue", maintain_order=True):
-            figure.add_scatter(
-                x=part["at"] / 1e9, y=part["depth"], mode="lines", name=f"queue {queue}", line_shape="hv"
-            )
+            # No line from one to the next: it would show a ring that is empty between them as full.
+            figure.add_scatter(x=part["at"] / 1e9, y=part["depth"], mode="markers", name=f"queue {queue}")
     return _finish(
         figure, "Packets in the ring (wptr - rptr + 1)", "s after the first packet", "packets",
         "no packet of the log prints both indexes",

@@ -100,8 +100,9 @@ def _describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
     probes = Counter(probe["instance"] for probe in plan.get("probes") or [])
     for instance in plan.get("instances") or []:
         whose = "the workload" if instance["follows_workload"] else "the whole machine"
+        kinds = count_of(len(instance["events"]), "kinds of events", "kind of event")
         yield (
-            f"recorded of {whose} ({instance['name']}): {count_of(len(instance['events']), 'event')}, "
+            f"recorded of {whose} ({instance['name']}): {kinds}, "
             f"{count_of(len(instance['functions']), 'function')}, {count_of(probes[instance['name']], 'probe')}, "
             f"clock {instance['clock']}"
         )

@@ -135,7 +135,8 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "that waits for it returned. Packets `of a graph` wait in their call for those before "
         "them: what begins or ends with it is no cost of their own (Graph launches tells what the calls took). `error` "
         "= how far the time of the packet that is known worst may lie from the truth, to either side: a clock that is "
-        "off moves all of them",
+        "off moves all of them. Of two times of one GPU it is 0: no clock moves them apart, but the steps of the GPU's "
+        "own one (10 ns at 100 MHz) are not in it",
         explain_lack(sources, "packets", log=True),
         nothing=NO_PACKET,
     )
@@ -200,7 +201,9 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Queues in the hardware",
         evidence.by_node(lambda node: list_logical_queues(node.tables("hqd").collect())),
         "recorded: dumps of HQDs, MQDs and runlists, the slots of all XCCs of a queue together; `queue` is joined by "
-        "ring address, and where several processes have the same one by the doorbells that MQDs tell",
+        "ring address, and where several processes have the same one by the doorbells that MQDs tell; `doorbell` = "
+        "offset in dwords; `rptr`, `wptr` = what the registers hold, PQ_RPTR of XCC 0 alone and in another unit than "
+        "PQ_WPTR: their difference is no backlog (Depth of the rings has it)",
         explain_lack_of_dumps(tables),
         nothing="no dump of the KFD is in the capture (--hqd, or `tracecorr hqd`)",
     )

@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from tracecorr.analyze.compare.latency import read_steady
+from tracecorr.analyze.figures import LOG_AXIS
 from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.graphs import name_kinds
 from tracecorr.analyze.hip_calls import summarize_hip_calls
@@ -82,13 +83,16 @@ def depth_over_time(source: Source) -> go.Figure | None:
         .sort("queue", "slice")
     )
     busiest = found.group_by("queue").agg(pl.col("n").sum()).sort("n", descending=True)["queue"].head(len(_SERIES))
-    lines = []
+    points = []
     for queue in sorted(busiest):
         part = found.filter(pl.col("queue") == queue)
         x = [(t - source.t0) / 1e9 for t in part["packet_ns"]]
         leads = [["event", e] for e in part["event"]]
-        lines.append(_line(source.queue(queue), x, part["depth"].to_list(), leads, shape="hv"))
-    figure = _figure("Packets in the ring (peak per slice)", lines, x="s since the capture start", y="packets")
+        # No line from one to the next: it would show a ring that is empty between them as full.
+        points.append(
+            go.Scatter(name=source.queue(queue), mode="markers", x=x, y=part["depth"].to_list(), customdata=leads)
+        )
+    figure = _figure("Packets in the ring (peak per slice)", points, x="s since the capture start", y="packets")
     return figure if figure is None else figure.update_yaxes(rangemode="tozero")
 
 
@@ -243,7 +247,7 @@ def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
     title = "HIP call to packet: share of steady dispatches that took at most ..."
     figure = _figure(title, lines, x="us", y="percent")
     # A line alone has no legend, and would not tell whose it is.
-    return figure if figure is None else figure.update_xaxes(type="log").update_layout(showlegend=True)
+    return figure if figure is None else figure.update_xaxes(LOG_AXIS).update_layout(showlegend=True)
 
 
 # --- shared ---------------------------------------------------------------------------------------
@@ -259,10 +263,8 @@ def _slice(first: int, last: int) -> pl.Expr:
     return ((pl.col("packet_ns") - first) // max(1, (last - first) // _BINS)).clip(0, _BINS - 1)
 
 
-def _line(
-    name: str, x: list[float], y: Sequence[float], leads: list[list[object]], shape: str = "linear"
-) -> go.Scatter:
-    line = {"width": 1.5, "shape": shape}
+def _line(name: str, x: list[float], y: Sequence[float], leads: list[list[object]]) -> go.Scatter:
+    line = {"width": 1.5}
     return go.Scatter(name=name, mode="lines+markers", x=x, y=y, customdata=leads, line=line, marker={"size": 4})
 
 

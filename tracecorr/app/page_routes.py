@@ -107,13 +107,17 @@ def _saved_as(answer: Response, opened: Opened, form: str) -> Response:
 
 
 def _events_between(opened: Opened, t0: int, t1: int, lanes: list[int]) -> pl.Series:
-    """Return the events that touch the time from t0 to t1, both included, in some lanes, in order of time."""
+    """Return the events that touch the time from t0 to t1, both included, in some lanes, in order of time.
+
+    Values that hold, and intervals in which something may have been, are drawn of events that lie elsewhere.
+    """
     pyramid = asked_pyramid(opened)
     found = [np.zeros(0, np.int32)]
-    for lane in lanes:
+    for lane in (n for n in lanes if not opened.index.views.lanes[n].is_counter):
         for track in range(int(pyramid.first_track[lane]), int(pyramid.first_track[lane + 1])):
             lo, hi = pyramid.levels[0].between(track, t0, t1)
             inside = (pyramid.finest.start[lo:hi] <= t1) & (pyramid.finest.end[lo:hi] >= t0)
+            inside &= (pyramid.finest.style[lo:hi] & levels.INFERRED) == 0
             found.append(pyramid.finest.event[lo:hi][inside])
     events = levels.distinct_events(np.concatenate(found), opened.index.views.events)
     return pl.Series("event", events, pl.Int64)

@@ -116,7 +116,8 @@ def _plan_events(
 ) -> tuple[tuple[EventPlan, ...], tuple[EventPlan, ...], list[Absent]]:
     """Return the events of the workload's instance, those of the GPU's, and what is absent."""
     patterns = {"workload": [p for s in sets for p in _WORKLOAD[s]], "gpu": [p for s in sets for p in _GPU[s]]}
-    for text in wanted.events:
+    for given in wanted.events:
+        text = given.replace(":", "/", 1)  # as perf and trace-cmd write it
         patterns["gpu" if text.partition("/")[0] in _GPU_SYSTEMS else "workload"].append(text)
     absent: list[Absent] = []
     chosen: dict[str, dict[str, None]] = {"workload": {}, "gpu": {}}

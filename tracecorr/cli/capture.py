@@ -37,7 +37,8 @@ EventSetOption = Annotated[
     ),
 ]
 EventsOption = Annotated[
-    list[str] | None, typer.Option(metavar="SYSTEM/EVENT", help="More kernel events; globs allowed; repeatable.")
+    list[str] | None,
+    typer.Option(metavar="SYSTEM/EVENT", help="More kernel events, SYSTEM:EVENT too; globs allowed; repeatable."),
 ]
 FunctionsOption = Annotated[
     list[str] | None, typer.Option(metavar="GLOB", help="More kernel functions to trace; repeatable.")

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 _READ_SHARE = 20
 _PAUSE_SECONDS = 2.0
 _HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
-_LEGEND = (
+_REGISTERS = (
+    "doorbell = offset in dwords; rptr, wptr = what the registers hold, PQ_RPTR of XCC 0 alone and in another unit "
+    "than PQ_WPTR: their difference is no backlog"
+)
+_SLOTS = (
     "slots = pipe.slot (SDMA: engine.RLC); active = its ACTIVE bit is set (SDMA: enabled, with a doorbell); "
     "stale = it keeps the address of a queue that is gone"
 )
@@ -166,8 +170,8 @@ def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: 
                 gpu_id_text(), pl.col("doorbell", "quantum").cast(pl.UInt64)
             )
             lines += [render_table(hexed, used.height), ""]
-    if counts.height:
-        lines.append(_LEGEND)
+    lines += [_REGISTERS] if queues.height else []
+    lines += [_SLOTS] if counts.height else []
     return "\n".join(lines).rstrip()
 
 

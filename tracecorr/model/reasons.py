@@ -35,6 +35,7 @@ PROGRAM_OUTPUT, BLANK_LINE, CONTINUATION = "program_output", "blank_line", "cont
 BROKEN_RECORD, TORN_RECORD, NUL_BYTES = "broken_record", "torn_record", "nul_bytes"
 BEHIND_NULS = "behind_nul_bytes"
 TORN_LINE, UNKNOWN_EVENT_ID = "torn_line", "unknown_event_id"
+MISSING_BYTES = "missing_bytes"
 
 _SKIPPED = {
     PROGRAM_OUTPUT: "HIP log: text of the program, or the rest of a record that cannot surely be told to be one",
@@ -91,6 +92,7 @@ _AT_END = {
     TORN_RECORD: "HIP log, perf: the record that the file ends in, which lacks its end",
     TORN_LINE: "text: the line that the file ends in, without its line end",
     "torn_page": "pages: the file ends inside of a page",
+    MISSING_BYTES: "the raw file is shorter than when the capture was made: its folder was not copied whole",
 }
 # Reasons of what is lost and has no bytes: the readers tell its spans themselves.
 _TOLD = {

@@ -118,7 +118,7 @@ LAUNCHES = Table(
         ("call_event", I64, "HIP call that submitted it (the outermost one)"),
         ("command_event", I64, "its `Command (..) enqueued` line"),
         ("doorbell_event", I64, "the doorbell store of this packet"),
-        ("announce_event", I64, "the first store with value >= index, or `doorbell_event`: the GPU may start after it"),
+        ("announce_event", I64, "the first store with value >= index, or `doorbell_event`; a GPU may start before"),
         ("gpu_event", I64, "its row of layer `gpu`, where a source knows GPU times"),
         ("queue", U32, "key of `queues`"),
         (

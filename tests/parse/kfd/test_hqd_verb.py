@@ -43,6 +43,14 @@ def test_slots_are_shown_when_asked_for(debugfs: Path, capsys: pytest.CaptureFix
     assert text.splitlines()[-1].startswith("slots = pipe.slot")
 
 
+@pytest.mark.parametrize("dump", ["hqds", "mqds"])
+def test_pointers_are_told_to_be_no_backlog(debugfs: Path, capsys: pytest.CaptureFixture[str], dump: str) -> None:
+    """Of an idle queue one may be 323, the other 2371."""
+    assert main(["hqd", str(debugfs / dump)]) == 0
+    text = capsys.readouterr().out
+    assert "| rptr | wptr |" in text and "their difference is no backlog" in text
+
+
 def test_json_tells_dumps_queues_and_slots(debugfs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     packed = tmp_path / "hqds.gz"
     packed.write_bytes(gzip.compress((debugfs / "hqds").read_bytes()))

@@ -84,8 +84,11 @@ def _describe(wrong: pl.DataFrame) -> str:
     known = {stage: row[name] for name, stage in _STAGES.items()}
     told = ", ".join(f"{stage} {'not recorded' if value is None else value}" for stage, value in known.items())
     refused = "; its UPDATE_QUEUE was refused" if row["update_refused"] else ""
-    differ = "1 queue differs, it is" if wrong.height == 1 else f"{wrong.height} queues differ, the first is"
-    return f"{differ} queue {row['queue']}: {told}{refused}"
+    which = "it is" if wrong.height == 1 else "the first is"
+    return (
+        f"the priority of {count_of(wrong.height, 'queue')} did not arrive as asked, {which} queue {row['queue']}: "
+        f"{told}{refused}"
+    )
 
 
 def _may_ask(evidence: Evidence) -> bool:

@@ -36,6 +36,7 @@ window.TL = window.TL || {};
       const shade = ((hash % 7) - 3) / 3;
       found = shade < 0 ? mix(base, "#000000", -shade * 0.22) : mix(base, "#ffffff", shade * 0.25);
       if (layer === "aql" && text.startsWith("barrier")) found = mix(base, "#808890", 0.75);
+      if (document.documentElement.dataset.theme === "dark") found = mix(found, "#ffffff", 0.2); // else the darkest are hard to see
       fills.set(key, found);
     }
     return found;
@@ -58,7 +59,7 @@ window.TL = window.TL || {};
   };
   TL.inkOn = function (hex) {
     const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-    return 0.299 * r + 0.587 * g + 0.114 * b > 150 ? "#111" : "#fff";
+    return 0.299 * r + 0.587 * g + 0.114 * b > 128 ? "#111" : "#fff";
   };
 
   TL.textWidth = function (ctx, text) {
@@ -73,7 +74,8 @@ window.TL = window.TL || {};
   TL.cut = function (ctx, text, room) {
     const full = TL.textWidth(ctx, text);
     if (full <= room) return text;
-    const keep = Math.floor((text.length * room) / full) - 1;
+    let keep = Math.floor((text.length * room) / full) - 1; // about: some letters are wider
+    while (keep >= 3 && TL.textWidth(ctx, text.slice(0, keep) + "…") > room) keep -= 1;
     return keep < 3 ? "" : text.slice(0, keep) + "…";
   };
 
@@ -165,11 +167,11 @@ window.TL = window.TL || {};
       const ink = style & TL.INFERRED ? null : TL.inkOn(box.colour);
       // A span that overlaps this one in its row begins before its end.
       const own = Math.min(box.w - 7, box.next - box.x - 6);
-      if (own >= MIN_LABEL / 2) texts.push([text, box.x + 4, box.y, own, ink, box.faint]);
+      if (own >= MIN_LABEL / 2) texts.push([text, box.x + 4, box.y, own, ink, box.faint, Boolean(style & TL.INFERRED)]);
       return;
     }
     const room = Math.min(box.next, TL.view.width) - box.x - box.w - 8;
-    if (room >= MIN_LABEL) texts.push([text, box.x + box.w + 4, box.y, room, null, box.faint]);
+    if (room >= MIN_LABEL) texts.push([text, box.x + box.w + 4, box.y, room, null, box.faint, false]);
   }
 
   TL.drawLanes = function (ctx, spans) {
@@ -202,13 +204,21 @@ window.TL = window.TL || {};
       ctx.textAlign = "left";
       const taken = TL.chainLabels(ctx);
       ctx.font = FONT;
-      for (const [text, x, y, room, ink, faint] of texts) {
-        ctx.globalAlpha = (view.detail ? 0.6 : 1) * (faint ? 0.3 : 1);
-        ctx.fillStyle = ink || theme.text;
+      for (const [text, x, y, room, ink, faint, hatched] of texts) {
+        const alpha = (view.detail ? 0.6 : 1) * (faint ? 0.3 : 1);
         const shown = TL.cut(ctx, text, room);
         // The name of a stage of the chain stands there: two names over each other read as neither.
         const over = (r) => x < r[0] + r[2] && x + TL.textWidth(ctx, shown) > r[0] && y > r[1] && y < r[1] + r[3];
-        if (shown && !taken.some(over)) ctx.fillText(shown, x, y + 0.5);
+        if (!shown || taken.some(over)) continue;
+        // Hatches of several spans over each other leave no ground to read a name on.
+        if (hatched) {
+          ctx.globalAlpha = 0.8;
+          ctx.fillStyle = theme.bg;
+          ctx.fillRect(x - 2, y - 6, TL.textWidth(ctx, shown) + 4, 12);
+        }
+        ctx.globalAlpha = alpha;
+        ctx.fillStyle = ink || theme.text;
+        ctx.fillText(shown, x, y + 0.5);
       }
     }
     ctx.restore();

@@ -39,7 +39,7 @@ window.TL = window.TL || {};
     );
     card().replaceChildren(
       TL.make("b", "", TL.ns(t1 - t0)), TL.make("div", "tl-note", "from " + TL.ns(t0) + " to " + TL.ns(t1)),
-      TL.make("div", "", many(found.total, "event starts", "events start") + " inside, in " + many(shownLanes().length, "lane", "lanes")),
+      TL.make("div", "", many(found.total, "event starts", "events start") + " inside, counted in " + many(shownLanes().length, "lane", "lanes")),
       TL.make("div", "tl-note", found.inferred ? "and " + TL.num(found.inferred) + " inferred intervals, which are no events" : ""), bar,
       table(["layer", "count"], found.layers.map((n) => [n.layer + (n.inferred ? " (inferred)" : ""), TL.num(n.count)])),
       table(["name", "count", "time inside"], found.names.map((n) => [n.name, TL.num(n.count), TL.short(n.inside_ns)])),

@@ -202,7 +202,8 @@ window.TL = window.TL || {};
     const head = table.createTHead().insertRow();
     const body = table.createTBody();
     let order = null, down = true;
-    const fill = (rows) => body.replaceChildren(...rows.map((r) => rowOf(section, used, r)));
+    const digits = section.columns.map((c, i) => (c.kind === "number" ? mostDigits(section.rows.map((r) => r[i])) : 0));
+    const fill = (rows) => body.replaceChildren(...rows.map((r) => rowOf(section, used, r, digits)));
     for (const i of used) {
       const cell = TL.make("th", isNumber(section.columns[i]) ? "n" : "");
       const name = section.columns[i].heading;
@@ -225,7 +226,14 @@ window.TL = window.TL || {};
     const less = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
     return down ? -less : less;
   }
-  function rowOf(section, used, values) {
+  // All numbers of a column have as many digits behind the point: 0 of a share would be none at all, 0.0 is little.
+  const mostDigits = (values) => Math.min(3, Math.max(...values.map((v) => (String(v).split(".")[1] || "").length)));
+  const grouped = (value, digits) => value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  function plainText(value) {
+    if (typeof value === "boolean") return value ? "yes" : "no";
+    return Array.isArray(value) ? value.join(", ") : String(value);
+  }
+  function rowOf(section, used, values, digits) {
     const row = TL.make("tr");
     for (const i of used) {
       const { kind, names } = section.columns[i], value = values[i];
@@ -236,7 +244,7 @@ window.TL = window.TL || {};
       else if (kind === "name") cell.append(leadButton(value, "find " + value, ["search", '"' + value + '"']));
       else if (kind === "ns") { cell.textContent = TL.short(value); cell.title = TL.ns(value); }
       else if (names[value] !== undefined) { cell.textContent = names[value]; cell.title = section.columns[i].name + " " + value; }
-      else { cell.textContent = kind === "number" ? value.toLocaleString("en-US") : Array.isArray(value) ? value.join(", ") : String(value); cell.title = cell.textContent; }
+      else { cell.textContent = kind === "number" ? grouped(value, digits[i]) : plainText(value); cell.title = cell.textContent; }
       row.append(cell);
     }
     return row;
@@ -251,7 +259,9 @@ window.TL = window.TL || {};
       const safe = typeof v === "string" && /^[=+\-@\t]/.test(text) ? "'" + text : text; // never a formula
       return /[",\n]/.test(safe) ? '"' + safe.replaceAll('"', '""') + '"' : safe;
     };
-    const lines = [section.columns.map((c) => c.name), ...section.rows].map((r) => r.map(quote).join(","));
+    // A query has the host's times under these names.
+    const heading = (c) => (c.kind === "time" ? c.name.replace(/_ns$/, "_after_start_ns") : c.name);
+    const lines = [section.columns.map(heading), ...section.rows].map((r) => r.map(quote).join(","));
     TL.save(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), fileName() + "-" + section.key + ".csv");
   }
 

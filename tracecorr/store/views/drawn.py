@@ -54,28 +54,24 @@ def inferred_doorbells(tables: Tables) -> pl.DataFrame:
 
 
 def gpu_bounds(tables: Tables) -> pl.DataFrame:
-    """Return one hollow span per dispatch without GPU times: it ran between its doorbell and its observed end."""
-    unknown = pl.col("gpu_start_ns").is_null() & pl.col("gpu_event").is_null() & pl.col("complete_ns").is_not_null()
+    """Return one hollow span per dispatch without GPU times: it ran between its command's line and its observed end.
+
+    Neither its line nor its doorbell is a bound: both come after the packet is in the ring, from where a queue that
+    runs may take it at once. Where no line before it is known, nothing is drawn.
+    """
+    unknown = pl.col("gpu_start_ns").is_null() & pl.col("gpu_event").is_null()
     dispatches = tables("launches").filter(unknown & (pl.col("kind").cast(pl.String) == "dispatch"))
-    first = pl.coalesce("announce_ns", "doorbell_ns", "doorbell_lo_ns", "packet_ns")
     # Texts are put together once for each kernel.
     label = pl.concat_str(pl.coalesce("display", "name"), pl.lit(GPU_BOUNDS)).cast(CAT)
     names = tables("kernels").select("kernel", label=label)
-    joined = _add_announced(dispatches, tables)
-    joined = joined.join(names, on="kernel", how="left", maintain_order="left").with_columns(begin=first)
+    begun = dispatches.with_columns(begin=pl.coalesce("enqueue_ns", "call_ns"))
+    joined = begun.filter(pl.col("complete_ns") >= pl.col("begin")).join(
+        names, on="kernel", how="left", maintain_order="left"
+    )
     return shape(
-        joined.filter(pl.col("complete_ns") >= pl.col("begin")),
-        start="begin", end="complete_ns", layer=pl.lit("gpu"), sub=pl.lit("bounds"), style=pl.lit(levels.INFERRED),
-        label=pl.coalesce("label", pl.lit(f"dispatch{GPU_BOUNDS}").cast(CAT)),
+        joined, start="begin", end="complete_ns", layer=pl.lit("gpu"), sub=pl.lit("bounds"),
+        style=pl.lit(levels.INFERRED), label=pl.coalesce("label", pl.lit(f"dispatch{GPU_BOUNDS}").cast(CAT)),
     )  # fmt: skip
-
-
-def _add_announced(dispatches: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
-    """Return the dispatches with `announce_ns`, the time of the store that announced each."""
-    if not dispatches.select(pl.col("announce_event").is_not_null().any()).collect().item():
-        return dispatches.with_columns(announce_ns=pl.lit(None, pl.Int64))
-    rung = tables("events").select(announce_event="event", announce_ns="ts_ns")
-    return dispatches.join(rung, on="announce_event", how="left", maintain_order="left")
 
 
 def queue_depth(tables: Tables) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from tracecorr.store.views import levels
 from tracecorr.store.views.build import Views
 from tracecorr.store.views.lanes import Group, Lane
 
-_VERSION = 5  # raise it when the same tables are drawn in another way
+_VERSION = 6  # raise it when the same tables are drawn in another way
 _FOLDER = Path("views") / "pyramid"
 _SMALL = 4096  # bytes
 _SINGLE = ("start", "end", "event", "name", "style", "begin", "counter")
