@@ -29,7 +29,8 @@ from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
 # Calls that ask the KFD for memory, or give it back.
 _ASKING = ("hipMalloc", "hipExtMalloc", "hipHostMalloc", "hipHostAlloc", "hipMemAlloc", "hipFree")
-_CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
+# Functions of the driver of which a probe records the ring.
+IS_CREATE_PROBE = (pl.col("layer") == "kfd") & pl.col("name").is_in(["kfd_ioctl_create_queue", "kfd_create_queue"])
 _COLUMNS = (
     "source", "clock", "layer", "name", "process", "thread", "file", "offset", "stamp_ns", "end_stamp_ns", "ring",
     "packet_index", "signal",
@@ -95,7 +96,7 @@ def bound_causes(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
     """
     log, trace = evidence.sides
     doorbells = bound_spans(_doorbell_spans(select_monotonic(log), trace), steps)
-    made = pair_created_rings(_list_created(log, evidence.args), _created_rings(trace, evidence.args))
+    made = pair_created_rings(_list_created(log, evidence.args), list_created_rings(trace, evidence.args))
     if made.is_empty():
         made = pair_creations(_creations(log, evidence.args), _create_ioctls(trace), steps)
         made = drop_contradicted(made, doorbells, steps)
@@ -209,8 +210,13 @@ def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:
     return ioctls.select("thread", "process", "stamp_ns", end_stamp_ns=end).drop_nulls()
 
 
-def _created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    probes = trace.filter((pl.col("layer") == "kfd") & pl.col("name").is_in(_CREATE_PROBES))
+def list_created_rings(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of probes in the kernel that recorded the `ring` of a CREATE_QUEUE.
+
+    Args:
+        rows: part events with file, offset, layer, name.
+        args: part args.
+    """
+    probes = rows.filter(IS_CREATE_PROBE)
     rings = args.filter(pl.col("key") == "ring").select("file", "offset", made_ring="u64")
-    made = probes.join(rings, on=["file", "offset"])
-    return made.select("thread", "stamp_ns", "end_stamp_ns", ring="made_ring")
+    return probes.join(rings, on=["file", "offset"]).with_columns(ring="made_ring").drop("made_ring")
