@@ -39,7 +39,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     - during which their thread printed a line of the log,
     - in which the driver's function of another request of the KFD ran, or that of their own one twice,
     - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too;
-      also where their thread makes no other one behind them,
+      also where their thread makes no other one behind them, or prints before it could,
     - over a place at which several threads or doorbells lack records, or one does and the call lasts much longer than
       all others of its name,
     - in a trace that lacks enters and exits, or doorbell stores, here and there: the longest of each name, as many as
@@ -65,7 +65,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     stores = list_store_gaps(events)
     false = pl.concat([
         surely, _unlikely(enters, exits, of_two, measure_losses(stores, events), ended),
-        _of_bursts(enters, exits, stores, ended, events), _without_next(calls, ended),
+        _of_bursts(enters, exits, stores, ended, events), _without_next(calls, ended, lines),
     ]).unique()  # fmt: skip
     unended = pl.concat([false, enters.select("event")])
     if unended.is_empty():
@@ -274,30 +274,50 @@ def _list_gaps(enters: pl.DataFrame, exits: pl.DataFrame, events: pl.DataFrame) 
     return gaps.cast(gap).with_columns(weight=pl.lit(1.0))  # type: ignore[arg-type]
 
 
-def _without_next(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+def _without_next(calls: pl.DataFrame, ended: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Return the KFD's requests (event) that may be one and the end of the next one, which lacks behind them.
 
     Nearly all requests of their name are followed by one of another name. Behind these comes at once what follows that
     other one, or no more of their thread, as behind some of those, and they are long enough to hold both.
     """
-    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(KFD_PREFIX)).sort("ts_ns")
-    following, end = (pl.col(name).shift(-1).over("thread") for name in ("name", "ts_ns"))
-    pairs = requests.select("event", "name", following=following, pause=end - pl.col("ts_ns") - pl.col("dur_ns"))
-    counts = pairs.group_by("name", "following").agg(count=pl.len(), pause=pl.col("pause").max())
+    pairs = _pair_requests(calls, lines)
+    counts = pairs.group_by("name", "following").agg(
+        count=pl.len(), pause=pl.col("pause").max(), spoken=(pl.col("room") < pl.col("pause")).any()
+    )
     followed = counts.drop_nulls("following").with_columns(total=pl.col("count").sum().over("name"))
     as_a_rule = pl.col("count") >= _USUAL_NEXT * pl.col("total")
     usual = followed.filter(as_a_rule & (pl.col("name") != pl.col("following")))
     shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
     # One that none follows is beside these.
     has_many = pl.col("count") >= _USUAL_NEXT * (pl.col("total") + 1)
-    both = usual.select("name", "pause", has_many.alias("many"), next="following").join(shortest, on="name")
+    both = usual.select("name", "pause", "spoken", has_many.alias("many"), next="following").join(shortest, on="name")
     both = both.join(shortest.select(next="name", more="least"), on="next")
     odd = pairs.drop("pause").join(both, on="name").filter(pl.col("following").ne_missing(pl.col("next")))
     behind = counts.select(next="name", following="following")
     odd = odd.join(behind, on=["next", "following"], how="semi", nulls_equal=True)
-    asked = ended.join(odd.select("event", "least", "more", "following", "pause", "many"), on="event")
+    asked = ended.join(odd.drop("name"), on="event")
     asked = asked.join(calls.group_by("file").agg(last_ns=pl.col("ts_ns").max()), on="file")
-    # Where a trace ends, the next request may come behind its end.
+    # Where a trace ends, the next request may come behind its end, but not behind a line that none of the others leaves
+    # between the two.
     goes_on = pl.col("ts_ns") + pl.col("dur_ns") + pl.col("pause") < pl.col("last_ns")
-    odd_one = pl.col("following").is_not_null() | (pl.col("many") & goes_on)
+    has_room = (pl.col("room") >= pl.col("more")).fill_null(value=True) | pl.col("spoken").fill_null(value=False)
+    odd_one = pl.col("following").is_not_null() | (pl.col("many") & (goes_on | ~has_room))
     return asked.filter((pl.col("dur_ns") >= pl.col("least") + pl.col("more")) & odd_one).select("event")
+
+
+def _pair_requests(calls: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return the KFD's requests: event, name, following (name of the thread's next one), pause (ns until then), room.
+
+    The room (ns) is what is at most left behind a request until its thread prints its next line.
+    """
+    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(KFD_PREFIX)).sort("ts_ns")
+    following, begun = (pl.col(name).shift(-1).over("thread") for name in ("name", "ts_ns"))
+    end = pl.col("ts_ns") + pl.col("dur_ns")
+    since = end - pl.col("err_lo_ns").cast(pl.Int64) - LOG_STEP_NS
+    pairs = requests.select("event", "name", "thread", following=following, pause=begun - end, since=since)
+    printed = lines.select("thread", "at", printed_ns="at").sort("at")
+    found = pairs.drop_nulls("since").sort("since").join_asof(
+        printed, left_on="since", right_on="at", by="thread", strategy="forward", check_sortedness=False
+    )  # fmt: skip
+    rooms = found.select("event", room=pl.col("printed_ns") - pl.col("since"))
+    return pairs.drop("thread", "since").join(rooms, on="event", how="left", maintain_order="left")
