@@ -233,7 +233,8 @@ def test_a_request_that_lacks_the_one_that_follows_it_may_be_both(
     ("last", "length", "pairs", "ends_at", "expected"), [
         pytest.param(MAP, 30, 12, 2000, True, id="another thread ends so"),
         pytest.param(MAP, 9, 12, 2000, False, id="too short for both"),
-        pytest.param(MAP, 30, 12, 1230, False, id="the trace may end before the next one"),
+        pytest.param(MAP, 15, 12, 1220, False, id="the trace may end before the next one"),
+        pytest.param(MAP, 30, 12, 1230, True, id="it lasts much longer than all others"),
         pytest.param(DESTROY, 30, 12, 2000, False, id="no thread ends so"),
         pytest.param(MAP, 30, 7, 2000, False, id="of few"),
     ],

@@ -287,7 +287,8 @@ def _without_next(calls: pl.DataFrame, ended: pl.DataFrame, lines: pl.DataFrame)
     followed = counts.drop_nulls("following").with_columns(total=pl.col("count").sum().over("name"))
     as_a_rule = pl.col("count") >= _USUAL_NEXT * pl.col("total")
     usual = followed.filter(as_a_rule & (pl.col("name") != pl.col("following")))
-    shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
+    lasted = pl.col("dur_ns")
+    shortest = ended.group_by("name").agg(least=lasted.min(), most=pl.when(pl.len() > 1).then(lasted.top_k(2).min()))
     # One that none follows is beside these.
     has_many = pl.col("count") >= _USUAL_NEXT * (pl.col("total") + 1)
     both = usual.select("name", "pause", "spoken", has_many.alias("many"), next="following").join(shortest, on="name")
@@ -298,10 +299,11 @@ def _without_next(calls: pl.DataFrame, ended: pl.DataFrame, lines: pl.DataFrame)
     asked = ended.join(odd.drop("name"), on="event")
     asked = asked.join(calls.group_by("file").agg(last_ns=pl.col("ts_ns").max()), on="file")
     # Where a trace ends, the next request may come behind its end, but not behind a line that none of the others leaves
-    # between the two.
+    # between the two; nor is it likely that a trace ends right behind a request much longer than all others.
     goes_on = pl.col("ts_ns") + pl.col("dur_ns") + pl.col("pause") < pl.col("last_ns")
     has_room = (pl.col("room") >= pl.col("more")).fill_null(value=True) | pl.col("spoken").fill_null(value=False)
-    odd_one = pl.col("following").is_not_null() | (pl.col("many") & (goes_on | ~has_room))
+    is_longest = lasted > _LONGER * pl.col("most")
+    odd_one = pl.col("following").is_not_null() | (pl.col("many") & (goes_on | ~has_room | is_longest))
     return asked.filter((pl.col("dur_ns") >= pl.col("least") + pl.col("more")) & odd_one).select("event")
 
 
