@@ -170,6 +170,13 @@ def test_where_single_records_are_missing_the_longest_calls_are_open() -> None:
     assert opened([*whole, call(ALLOC, 50_000, 90), *enters, *last]) == ([], [])
 
 
+def test_of_pages_of_several_cpus_one_may_show_enters_alone_and_another_one_exits() -> None:
+    whole = [{**call(ALLOC, 100 * n, 10 + n % 7), "file": n % 2} for n in range(50)]
+    enters = [call(ALLOC, 50_000 + n, None, int(Flag.ENTER_ONLY)) for n in range(5)]
+    exits = [{**call("ioctl", 60_000 + n, None, int(Flag.EXIT_ONLY)), "file": 1} for n in range(5)]
+    assert len(opened([*whole, *enters, *exits, call(ALLOC, 90_000, 5)])[0]) == 51
+
+
 def test_other_flags_of_calls_do_not_hide_that_records_are_missing() -> None:
     whole = [call(ALLOC, 100 * n, 90 if n == 77 else 10 + n % 7, int(Flag.UNALIGNED)) for n in range(500)]
     lone = [

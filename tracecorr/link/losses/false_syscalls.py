@@ -202,17 +202,12 @@ def _unlikely(
         of_stores: as `store_gaps.measure_losses` returns them.
         ended: calls that show both.
     """
-    columns = ("file", "total")
-    counts = [
-        pl.concat([side.select(columns), of_two.select(columns)])
-        .group_by("file")
-        .agg(pl.len().alias(name), pl.col("total").first().alias(f"total_{name}"))
-        for side, name in ((enters, "enters"), (exits, "exits"))
-    ]
-    # A filter on one of the two events leaves halves of one kind only: then the join leaves no row.
-    halves = counts[0].join(counts[1], on="file").rename({"total_enters": "total"}).with_columns(
-        share=(pl.col("enters") + pl.col("exits")) / pl.col("total")
-    )  # fmt: skip
+    sides = [pl.concat([side.select("file", "total"), of_two.select("file", "total")]) for side in (enters, exits)]
+    total = pl.col("total").first()
+    halves = pl.concat(sides).group_by("file").agg(total, share=pl.len() / total)
+    # A filter on one of the two events leaves halves of one kind only, on all CPUs.
+    if any(side.is_empty() for side in sides):
+        halves = halves.clear()
     # Of few calls the share is hardly known: it may be larger by two standard errors.
     share = pl.col("share")
     most = share + 2 * (share * (1 - share) / pl.col("total")).sqrt()
