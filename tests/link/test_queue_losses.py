@@ -32,11 +32,6 @@ def _made(thread: int | None = 0, name: str = QUEUE_CREATED) -> dict[str, Any]:
         pytest.param([_count(), _count(), _made()], False, id="of half of them nothing comes: not printed"),
         pytest.param([_count(), _count(1), _made(1), _made(), _count(), _made()], False, id="two threads at once"),
         pytest.param([_count(None), _count(None), _count(), _made(), _count(), _made()], False, id="whose is unknown"),
-        pytest.param(
-            [_count(), _made(), packet(), _made(name=QUEUE_SELECTED), _count(), _made()], True, id="one comes of none"
-        ),
-        pytest.param([_made(), _made(), _made()], False, id="counts are not printed"),
-        pytest.param([_count(), _count(file=1), _made(), _count(), _made()], False, id="of two logs"),
     ],
 )
 def test_a_count_that_another_one_follows_lacks_its_answer(rows: list[dict[str, Any]], lacks: bool) -> None:

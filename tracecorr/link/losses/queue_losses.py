@@ -17,17 +17,15 @@ _MOST_ALONE = 0.5
 
 
 def list_unanswered(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the files (file) in which a thread counts the queues twice without taking one, or takes two by one count.
+    """Return the files (file) in which a thread counts the queues twice, and makes or takes none in between.
 
     Recorded logs of HIP 5.7 to 7.2 print a Created or Selected line behind each count.
 
     Args:
         events: rows with file, offset, thread, name, layer.
     """
-    following, before = (pl.col("name").shift(step).over("file", "thread") for step in (-1, 1))
-    lines = _list_lines(events)
-    alone = _select_alone(lines, following == QUEUES_COUNTED), _select_alone(lines, before.is_in(_OUTCOMES), _OUTCOMES)
-    return pl.concat(side.select("file") for side in alone).unique(maintain_order=True)
+    following = pl.col("name").shift(-1).over("file", "thread")
+    return _select_alone(_list_lines(events), following == QUEUES_COUNTED).select("file").unique()
 
 
 def list_unshown(events: pl.DataFrame) -> pl.Series:
