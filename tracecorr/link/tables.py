@@ -35,7 +35,7 @@ from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.false_syscalls import open_false_syscalls
 from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files
-from tracecorr.link.losses.lossy_files import add_few, add_unproven, find_losses, list_half_calls
+from tracecorr.link.losses.lossy_files import LineLosses, add_few, add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.open_calls import open_over_holes
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.losses.queue_losses import list_unshown
@@ -185,7 +185,7 @@ def _nest_events(
     if len(holes):
         events = open_over_holes(events, holes, damaged["file"].filter(is_log))
         calls = HipCalls.of(events)
-    events = nesting.find_parents(events, calls, losses, halves, gaps, ends)
+    events = nesting.find_parents(events, calls, LineLosses(losses, halves, gaps, ends))
     del calls  # large
     events = events.with_columns(outside=pl.col("parent_offset").is_null()).drop("parent_offset")
     events = nest_calls(disorder.part_displaced(events, displaced))
