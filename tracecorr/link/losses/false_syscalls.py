@@ -12,6 +12,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import pair_spans
+from tracecorr.align.joins import join_nearest, sort_rows
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.bursts import list_burst_calls
 from tracecorr.link.losses.false_calls import list_longest
@@ -58,14 +59,14 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     ended = calls.filter(pl.col("dur_ns") > 0)
     if ended.is_empty():
         return events
-    inside = _list_functions(events)
+    inside, printed = _list_functions(events), sort_rows(lines.select("thread", printed_ns="at"), "printed_ns")
     enters, exits = _list_lone(calls, events)
-    surely = pl.concat([_interrupted(ended, lines), _of_another(inside), _of_two(inside, ended)]).unique()
+    surely = pl.concat([_interrupted(ended, printed), _of_another(inside), _of_two(inside, ended)]).unique()
     of_two = ended.join(surely, on="event", how="semi").join(_count_calls(calls), on="file")
     stores = list_store_gaps(events)
     false = pl.concat([
         surely, _unlikely(enters, exits, of_two, measure_losses(stores, events), ended),
-        _of_bursts(enters, exits, stores, ended, events), _without_next(calls, ended, lines),
+        _of_bursts(enters, exits, stores, ended, events), _without_next(calls, ended, printed),
     ]).unique()  # fmt: skip
     unended = pl.concat([false, enters.select("event")])
     if unended.is_empty():
@@ -128,16 +129,12 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     return rows.select("event", "call", "ts_ns", own=is_own, other=is_other, nested=nested)
 
 
-def _interrupted(ended: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+def _interrupted(ended: pl.DataFrame, printed: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (event) during which their thread printed a line: it was in user space then."""
     after = pl.col("ts_ns") + pl.col("err_hi_ns").cast(pl.Int64)
     before = pl.col("ts_ns") + pl.col("dur_ns") - pl.col("err_lo_ns").cast(pl.Int64)
-    asked = ended.select("event", "thread", after=after, before=before).drop_nulls().sort("after")
-    printed = lines.select("thread", "at", printed_ns="at").sort("at")
-    found = asked.join_asof(
-        printed, left_on="after", right_on="at", by="thread", strategy="forward", check_sortedness=False
-    )
-    return found.filter(pl.col("printed_ns") + LOG_STEP_NS < pl.col("before")).select("event")
+    found = join_nearest(ended.with_columns(after=after), printed, ["thread"], "after", "printed_ns", forward=True)
+    return found.filter(pl.col("printed_ns") + LOG_STEP_NS < before).select("event")
 
 
 def _of_another(inside: pl.DataFrame) -> pl.DataFrame:
@@ -269,13 +266,13 @@ def _list_gaps(enters: pl.DataFrame, exits: pl.DataFrame, events: pl.DataFrame) 
     return gaps.cast(gap).with_columns(weight=pl.lit(1.0))  # type: ignore[arg-type]
 
 
-def _without_next(calls: pl.DataFrame, ended: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+def _without_next(calls: pl.DataFrame, ended: pl.DataFrame, printed: pl.DataFrame) -> pl.DataFrame:
     """Return the KFD's requests (event) that may be one and the end of the next one, which lacks behind them.
 
     Nearly all requests of their name are followed by one of another name. Behind these comes at once what follows that
     other one, or no more of their thread, as behind some of those, and they are long enough to hold both.
     """
-    pairs = _pair_requests(calls, lines)
+    pairs = _pair_requests(calls, printed)
     counts = pairs.group_by("name", "following").agg(
         count=pl.len(), pause=pl.col("pause").max(), spoken=(pl.col("room") < pl.col("pause")).any()
     )
@@ -302,7 +299,7 @@ def _without_next(calls: pl.DataFrame, ended: pl.DataFrame, lines: pl.DataFrame)
     return asked.filter((pl.col("dur_ns") >= pl.col("least") + pl.col("more")) & odd_one).select("event")
 
 
-def _pair_requests(calls: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+def _pair_requests(calls: pl.DataFrame, printed: pl.DataFrame) -> pl.DataFrame:
     """Return the KFD's requests: event, name, following (name of the thread's next one), pause (ns until then), room.
 
     The room (ns) is what is at most left behind a request until its thread prints its next line.
@@ -312,9 +309,5 @@ def _pair_requests(calls: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     end = pl.col("ts_ns") + pl.col("dur_ns")
     since = end - pl.col("err_lo_ns").cast(pl.Int64) - LOG_STEP_NS
     pairs = requests.select("event", "name", "thread", following=following, pause=begun - end, since=since)
-    printed = lines.select("thread", "at", printed_ns="at").sort("at")
-    found = pairs.drop_nulls("since").sort("since").join_asof(
-        printed, left_on="since", right_on="at", by="thread", strategy="forward", check_sortedness=False
-    )  # fmt: skip
-    rooms = found.select("event", room=pl.col("printed_ns") - pl.col("since"))
-    return pairs.drop("thread", "since").join(rooms, on="event", how="left", maintain_order="left")
+    found = join_nearest(pairs, printed, ["thread"], "since", "printed_ns", forward=True)
+    return found.with_columns(room=pl.col("printed_ns") - pl.col("since")).drop("thread", "since", "printed_ns")
