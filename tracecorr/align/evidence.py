@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,7 @@ from tracecorr.align.cooperative import list_shared
 from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import IS_PACKET, attach_args
-from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
@@ -195,12 +196,25 @@ def _creations(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 def _list_created(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the Created lines of queues: thread, process, ring, from_ns (null where the line before lacks), to_ns."""
-    name = pl.col("name")
-    lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_DELETED])).sort("file", "offset")
-    counted = pl.when(name == QUEUES_COUNTED).then("stamp_ns")
-    lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
-    made = lines.filter(name == QUEUE_CREATED).join(list_shared(lines, args), on=["file", "offset"], how="anti")
+    made = list_made(log, "stamp_ns", ["thread"]).join(list_shared(log, args), on=["file", "offset"], how="anti")
     return made.select("thread", "process", "ring", "from_ns", to_ns="stamp_ns").drop_nulls("to_ns")
+
+
+def list_made(log: pl.DataFrame, at: str, thread: Sequence[str]) -> pl.DataFrame:
+    """Return the Created lines of queues, with `from_ns`: when their thread counted the queues before.
+
+    It is null where another line tells what came of that count: then that of the line is lost.
+
+    Args:
+        log: rows of the log: file, offset, name, and those that follow.
+        at: the column with their times, ns.
+        thread: the columns that name their thread.
+    """
+    name = pl.col("name")
+    lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_SELECTED])).sort("file", "offset")
+    before, before_ns = (pl.col(column).shift(1).over(thread) for column in ("name", at))
+    counted = pl.when(before == QUEUES_COUNTED).then(before_ns)
+    return lines.with_columns(from_ns=counted).filter(name == QUEUE_CREATED)
 
 
 def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:

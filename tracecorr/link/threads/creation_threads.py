@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.align.evidence import list_made
 from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
-from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # One creation could be anybody's; more creations or ioctls than these make the answer no surer.
@@ -79,12 +79,6 @@ def _eliminate(fits: pl.DataFrame) -> pl.DataFrame:
 
 def _list_creations(placed: pl.DataFrame) -> pl.DataFrame:
     """Return the creations of threads: file, log_pid, log_tid, ring, from_ns, to_ns, total."""
-    name = pl.col("name")
-    lines = placed.filter(
-        (pl.col("source") == "amd_log") & name.is_in([QUEUES_COUNTED, QUEUE_CREATED]) & pl.col("tid").is_not_null()
-    ).sort("file", "offset")  # fmt: skip
-    lines = lines.with_columns(log_pid="pid", log_tid="tid")
-    counted = pl.when(name == QUEUES_COUNTED).then("ts_ns")
-    lines = lines.with_columns(from_ns=counted.forward_fill().over(LOG_THREAD))
-    made = lines.filter(name == QUEUE_CREATED).drop_nulls("from_ns")
+    lines = placed.filter((pl.col("source") == "amd_log") & pl.col("tid").is_not_null())
+    made = list_made(lines.with_columns(log_pid="pid", log_tid="tid"), "ts_ns", LOG_THREAD).drop_nulls("from_ns")
     return made.select(*LOG_THREAD, "ring", "from_ns", to_ns="ts_ns", total=pl.len().over(LOG_THREAD))
