@@ -229,7 +229,7 @@ def _align(
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
     voters = place_records(select_voters(records), maps)
-    guessed = guess_threads(number_lives(voters, identities.lives, identities.births))
+    guessed = guess_threads(number_lives(voters, identities.lives, identities.births), parts.args)
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
     again = _map_threads(

@@ -160,9 +160,9 @@ def _list_rows(made: Simulation, capture: Capture) -> pl.DataFrame:
 
 
 def _list_starts(made: Simulation, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return exit_at, at of all calls and of the spans of the trace in a whole run."""
+    """Return exit_at, at of all calls, system calls, and spans of functions of the trace in a whole run."""
     ended = rows.drop_nulls("end_at").filter(pl.col("at") % 2 == 0).select("layer", exit_at="end_at", at="at")
-    is_call = pl.col("layer") == "hip"
+    is_call = pl.col("layer").is_in(["hip", "ioctl", "syscall"])
     exits = _truth(made, "exits").select(exit_at="from_at", at="to_at")
     false = ended.filter(is_call).join(exits, on=["exit_at", "at"], how="anti")
     assert false.is_empty(), f"the whole run has {len(false)} calls of two"

@@ -70,8 +70,10 @@ def _leave_holes(random: Random, lines: Lines) -> Lines:
     for _ in range(2):
         place = random.randrange(len(made))
         block = made[place : place + random.randint(1, 60)]
-        begin, end = block[0].text[: random.randrange(len(block[0].text))], block[-1].text
-        rest = _bare(end[random.randrange(len(end)) :], block[-1].end, block[-1].cpu)
+        begin, last = block[0].text[: random.randrange(len(block[0].text))], block[-1]
+        cut = random.randrange(len(last.text))
+        is_whole = cut < _LEVEL and not last.head
+        rest = replace(last, text=last.text[cut:]) if is_whole else _bare(last.text[cut:], last.end, last.cpu)
         made[place : place + len(block)] = [replace(block[0], text=begin, end=""), _bare("\0" * _HOLE), rest]
     return made
 

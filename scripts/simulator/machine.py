@@ -165,6 +165,7 @@ class Thread:
         self.spend(low_us, high_us)
         yield self.now
         left = self.trace(f"sys_{name} -> {result}")
+        self.machine.record.truth.exits.append((left, line))
         if self.calls:
             self._note_syscall(left)
         self.spend(0.5, 2)

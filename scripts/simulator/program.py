@@ -120,6 +120,7 @@ class HipThread(Thread):
         self.spend(250, 700)
         yield self.now
         left = self.trace("sys_ioctl -> 0x0")
+        self.machine.record.truth.exits.append((left, enter))
         self._note_syscall(left)
         yield from self._map_doorbells(gpu, enter)
         self.spend(50, 300)

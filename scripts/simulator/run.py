@@ -173,7 +173,9 @@ def _damage(scene: Scene, lines: list[Line], damage: Damage | None) -> list[Line
     """Return the lines as the damage leaves them; it makes the same choices whatever the scene's own ones are."""
     if damage is None or not lines:
         return lines
-    return damage(Random(f"{scene.damage_seed} {lines[0].source}"), lines)
+    damaged = damage(Random(f"{scene.damage_seed} {lines[0].source}"), lines)
+    # What was cut off before its first byte is no line.
+    return [line for line in damaged if line.head or line.text or line.end]
 
 
 def _stamped(scene: Scene, line: Line) -> str:

@@ -11,7 +11,7 @@ from tracecorr.link.calls.nesting import find_parents
 from tracecorr.link.losses.command_ends import CommandLines, list_command_ends
 from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
 from tracecorr.link.losses.hip_calls import HipCalls
-from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
+from tracecorr.link.losses.lossy_files import LineLosses, find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
 from tracecorr.model.kinds import BEGINNINGS, Flag
 from tracecorr.model.schema import CAT
@@ -73,11 +73,15 @@ def gaps_of(events: pl.DataFrame) -> pl.DataFrame:
     return list_packet_gaps(events.with_columns(**missing))
 
 
+def known_of(events: pl.DataFrame, calls: HipCalls, losses: pl.DataFrame) -> LineLosses:
+    """Return what tells where lines lack, with the files that lost some."""
+    return LineLosses(losses, list_half_calls(events, calls), gaps_of(events), list_command_ends(events))
+
+
 def with_parents(events: pl.DataFrame) -> pl.DataFrame:
     """Return the events with the rows that enclose them."""
     calls = HipCalls.of(events)
-    known = losses_of(events), list_half_calls(events, calls), gaps_of(events), list_command_ends(events)
-    return find_parents(events, calls, *known)
+    return find_parents(events, calls, known_of(events, calls, losses_of(events)))
 
 
 def with_false_calls_open(events: pl.DataFrame, losses: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -85,13 +89,12 @@ def with_false_calls_open(events: pl.DataFrame, losses: pl.DataFrame | None = No
     losses, rows = losses_of(events) if losses is None else losses, events.height
     events = begun(events)
     calls = HipCalls.of(events)
-    known = list_half_calls(events, calls), gaps_of(events), list_command_ends(events)
-    return open_false_calls(events, calls, losses, *known).head(rows)
+    return open_false_calls(events, calls, known_of(events, calls, losses)).head(rows)
 
 
 def empty_calls(events: pl.DataFrame) -> list[bool]:
     """Return which rows are open calls that enclose nothing."""
     calls = HipCalls.of(events)
-    known = calls, losses_of(events), list_half_calls(events, calls)
-    found: list[bool] = list_empty_calls(events, *known, np.arange(events.height)).tolist()
+    losses = known_of(events, calls, losses_of(events))
+    found: list[bool] = list_empty_calls(events, calls, losses, np.arange(events.height)).tolist()
     return found

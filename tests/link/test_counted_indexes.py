@@ -9,6 +9,7 @@ import pytest
 from index_logs import RING, counted, line, made, packet, records
 
 from tracecorr.link.packets.packet_index import complete_indexes
+from tracecorr.model.kinds import BEGINNINGS
 
 
 def test_threads_whose_packets_may_have_another_order_have_no_index() -> None:
@@ -167,3 +168,11 @@ def test_of_packets_whose_lines_are_there_twice_none_is_counted(
     """A block of the log was copied behind itself: the second line is no packet, but no index says so."""
     twice = packet(0, stamp_ns=5000)
     assert counted(complete_indexes(records(made(), twice, {**twice, **more}, packet(0, stamp_ns=9000)))) == expected
+
+
+def test_packets_before_the_first_lines_of_the_runtime_are_of_a_process_that_had_the_number_before() -> None:
+    """The head of its log was cut off; the one Created line is that of the next process with its pid."""
+    begin, other = {"name": BEGINNINGS[0], "layer": "other"}, {"file": 1}
+    next_log = [{**row, **other} for row in (begin, made(), packet(), packet())]
+    assert counted(complete_indexes(records(*next_log))[2:]) == [0, 1]
+    assert counted(complete_indexes(records(line(), packet(), packet(), *next_log))) == [None] * 4

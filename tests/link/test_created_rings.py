@@ -150,3 +150,13 @@ def test_a_log_that_lost_lines_joins_nothing(tmp_path: Path) -> None:
         _launch("0xa0", 0x1000),
     )  # fmt: skip
     assert found == [(0x31, None, None), (None, 0x1000, None)]
+
+
+def test_order_tells_nothing_of_queues_that_were_taken_before_their_created_line(tmp_path: Path) -> None:
+    """Another thread takes the second queue, and launches into it, while the line that tells its making is not out."""
+    found = _rings(
+        tmp_path, [_BEGIN], [_MEMCPY, *_made(0x31), _leave("hipMemcpy")],
+        _create("0xb0", f"{_COUNT}, maximum per priority is: 4", "selected queue refCount: 0x3a (2)"),
+        _launch("0xb0", 0x2000), [_MEMCPY, *_made(0x3A), *_dispatch(0x1000), _leave("hipMemcpy")],
+    )  # fmt: skip
+    assert found == [(0x31, None, None), (0x3A, None, None), (None, 0x2000, None), (None, 0x1000, None)]

@@ -69,3 +69,17 @@ def test_a_ring_tells_nothing_where_the_clock_is_less_sure_than_a_creation_is_lo
     whole = join_creations(lines, ioctls).sort("event")
     assert whole["ioctl"].to_list() == ([COUNT + n for n in range(20)] if joined else [])
     assert join_creations(lines[10:11], ioctls[:10]).is_empty()
+
+
+@pytest.mark.parametrize(
+    ("error_ns", "evidence"), [(100_000, ["derived"]), (400_000, ["inferred"]), (30_000_000, [])]
+)  # fmt: skip
+def test_time_tells_nothing_where_the_clock_is_less_sure_than_a_creation_is_long(
+    error_ns: int, evidence: list[str]
+) -> None:
+    """No probe shows the ring. The ioctl is the own one, or that of the creation before, whose lines were lost."""
+    lines, ioctls = (rows.head(20) for rows in _creations())
+    wide = {name: pl.lit(error_ns) for name in ("ioctl_lo", "ioctl_hi")}
+    ioctls = ioctls.with_columns(ring_base=pl.lit(None, pl.UInt64), **wide)
+    assert join_creations(lines[10:11], ioctls[10:11])["evidence"].to_list() == evidence
+    assert join_creations(lines[10:11], ioctls[9:10]).is_empty()

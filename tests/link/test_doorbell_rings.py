@@ -59,6 +59,16 @@ def test_nine_of_ten_stores_of_a_handle_lie_beside_one_ring(strange: int, rings:
     assert learned(row_of(FIRST, indexes), printed) == rings
 
 
+@pytest.mark.parametrize(("found", "rings"), [(5, [(FIRST, RING), (SECOND, OTHER)]), (4, [(FIRST, RING)])])
+def test_of_the_stores_to_a_handle_at_least_half_find_a_packet(found: int, rings: list[tuple[int, int]]) -> None:
+    """Stores before the first that finds one, and behind the last, may be of packets that the log does not hold."""
+    stored = [*row_of(SECOND, range(70, 80)), *row_of(FIRST, range(5)), *row_of(SECOND, range(20, 30)),
+              *row_of(FIRST, range(5, 9)), *row_of(SECOND, range(80, 90))]  # fmt: skip
+    printed = [*row_of(RING, range(5)), *row_of(OTHER, range(25 - found // 2, 25 - found // 2 + found)),
+               *row_of(RING, range(5, 9))]  # fmt: skip
+    assert learned(stored, printed) == rings
+
+
 @pytest.mark.parametrize(
     ("values", "rings"), [
         pytest.param([(FIRST, range(10)), (SECOND, range(10, 20))], [(FIRST, RING), (SECOND, RING)], id="made again"),

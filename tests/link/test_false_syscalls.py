@@ -68,7 +68,7 @@ def test_a_thread_prints_nothing_while_it_is_in_the_kernel(printed: int, thread:
 
 
 def printed_at(*times: int) -> pl.DataFrame:
-    return pl.DataFrame({"thread": [1] * len(times), "at": times}, schema_overrides={"thread": pl.UInt32})
+    return pl.DataFrame({"thread": [1] * len(times), "at": times}, schema=NO_LINES.schema)
 
 
 def test_any_system_call_may_be_two_and_keeps_its_other_flags() -> None:
@@ -170,6 +170,13 @@ def test_where_single_records_are_missing_the_longest_calls_are_open() -> None:
     assert opened([*whole, call(ALLOC, 50_000, 90), *enters, *last]) == ([], [])
 
 
+def test_of_pages_of_several_cpus_one_may_show_enters_alone_and_another_one_exits() -> None:
+    whole = [{**call(ALLOC, 100 * n, 10 + n % 7), "file": n % 2} for n in range(50)]
+    enters = [call(ALLOC, 50_000 + n, None, int(Flag.ENTER_ONLY)) for n in range(5)]
+    exits = [{**call("ioctl", 60_000 + n, None, int(Flag.EXIT_ONLY)), "file": 1} for n in range(5)]
+    assert len(opened([*whole, *enters, *exits, call(ALLOC, 90_000, 5)])[0]) == 51
+
+
 def test_other_flags_of_calls_do_not_hide_that_records_are_missing() -> None:
     whole = [call(ALLOC, 100 * n, 90 if n == 77 else 10 + n % 7, int(Flag.UNALIGNED)) for n in range(500)]
     lone = [
@@ -233,7 +240,8 @@ def test_a_request_that_lacks_the_one_that_follows_it_may_be_both(
     ("last", "length", "pairs", "ends_at", "expected"), [
         pytest.param(MAP, 30, 12, 2000, True, id="another thread ends so"),
         pytest.param(MAP, 9, 12, 2000, False, id="too short for both"),
-        pytest.param(MAP, 30, 12, 1230, False, id="the trace may end before the next one"),
+        pytest.param(MAP, 15, 12, 1220, False, id="the trace may end before the next one"),
+        pytest.param(MAP, 30, 12, 1230, True, id="it lasts much longer than all others"),
         pytest.param(DESTROY, 30, 12, 2000, False, id="no thread ends so"),
         pytest.param(MAP, 30, 7, 2000, False, id="of few"),
     ],
@@ -245,6 +253,28 @@ def test_the_last_request_of_a_thread_may_be_the_one_that_lacks_behind_it_too(
     other = [{**call(name, at, 5), "thread": 2} for name, at in ((ALLOC, 10), (MAP, 30), (last, 50))]
     rows = [*rows, *other, {**call("close", ends_at, 1), "layer": "syscall"}, call(ALLOC, 1200, length)]
     assert opened(rows) == ([len(rows) - 1] if expected else [], [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"), [
+        pytest.param([203_200], True, id="no room for the next one"),
+        pytest.param([204_000], False, id="room for the next one"),
+        pytest.param([], False, id="no line behind it"),
+        pytest.param([2_000, 203_200], False, id="others print between the two"),
+        pytest.param([7_000, 203_200], True, id="others print behind both"),
+    ],
+)  # fmt: skip
+def test_a_line_leaves_no_room_for_the_next_request_at_the_end_of_a_trace(lines: list[int], expected: bool) -> None:
+    """It may come up to 500 ns earlier, and the line is up to 1 us later than it tells: 2 us are enough for a mapping.
+
+    Another thread's last request is a mapping.
+    """
+    pairs = [
+        call(name, 10_000 * n + at, dur) for n in range(12) for name, at, dur in ((ALLOC, 0, 10), (MAP, 4000, 2000))
+    ]
+    other = [{**call(name, at, 2000), "thread": 2} for name, at in ((ALLOC, 10), (MAP, 4000))]
+    rows = [*pairs, *other, call(ALLOC, 200_000, 3000)]
+    assert opened(rows, printed_at(*lines)) == ([len(rows) - 1] if expected else [], [])
 
 
 def test_what_other_threads_ask_and_other_calls_do_not_come_between_two_requests() -> None:

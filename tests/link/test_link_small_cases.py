@@ -13,7 +13,8 @@ from tracecorr.link.packets.doorbells import match_stores
 from tracecorr.link.packets.packet_index import complete_indexes
 from tracecorr.link.packets.signals import link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.queues.created_rings import RINGS
-from tracecorr.link.queues.queue_lives import assign_queues, build_queues
+from tracecorr.link.queues.queue_lives import build_queues
+from tracecorr.link.queues.ring_owners import assign_queues
 from tracecorr.link.queues.streams import list_asked_priorities
 from tracecorr.link.threads.lives import find_process_lives, find_thread_lives, number_lives
 from tracecorr.model.kinds import Flag
@@ -261,10 +262,13 @@ def test_where_lines_were_lost_no_gpu_time_is_of_a_barrier_printed_later() -> No
 
 
 def assigned(lives: list[tuple[int, str]], rows: list[tuple[int, str]], *, aligned: bool) -> list[tuple[int, int]]:
-    """Return event and queue of rows (time, source) of a ring with these lives (begin, sources)."""
+    """Return event and queue of rows (time, source) of a ring with these lives (begin, sources).
+
+    The first row is known as well as any ioctl that made a queue.
+    """
     made = frame(
-        [{"queue": n, "process": 0, "hwq": RING, "ring_base": None, "starts_ns": at, "known_from": source}
-         for n, (at, source) in enumerate(lives)],
+        [{"queue": n, "process": 0, "hwq": RING, "ring_base": None, "starts_ns": at, "known_from": source,
+          "create_ioctl_event": 0} for n, (at, source) in enumerate(lives)],
         hwq=pl.UInt64, ring_base=pl.UInt64,
     )  # fmt: skip
     events = frame(
@@ -278,6 +282,14 @@ def assigned(lives: list[tuple[int, str]], rows: list[tuple[int, str]], *, align
 def test_a_record_that_may_be_of_two_lives_of_its_ring_belongs_to_none() -> None:
     rows = [(4000, "ftrace"), (4800, "ftrace"), (4900, "amd_log"), (5600, "ftrace")]
     assert assigned([(0, "amd_log"), (5000, "amd_log")], rows, aligned=True) == [(0, 0), (2, 0), (3, 1)]
+
+
+def test_a_line_that_may_come_before_the_ioctl_of_its_rings_next_life_belongs_to_none() -> None:
+    rows = [(at, "amd_log") for at in (4400, 4600, 5400, 5600)]
+    assert assigned([(0, "amd_log"), (5000, "ftrace")], rows, aligned=True) == [(0, 0), (3, 1)]
+    assert assigned([(0, "amd_log"), (5000, "amd_log ftrace")], rows, aligned=True) == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    # There was no other one.
+    assert assigned([(5000, "ftrace")], rows, aligned=True) == [(n, 0) for n in range(4)]
 
 
 def test_on_an_unknown_clock_packets_are_of_the_queue_that_the_log_shows_whenever_the_trace_shows_one() -> None:

@@ -32,7 +32,6 @@ def _made(thread: int | None = 0, name: str = QUEUE_CREATED) -> dict[str, Any]:
         pytest.param([_count(), _count(), _made()], False, id="of half of them nothing comes: not printed"),
         pytest.param([_count(), _count(1), _made(1), _made(), _count(), _made()], False, id="two threads at once"),
         pytest.param([_count(None), _count(None), _count(), _made(), _count(), _made()], False, id="whose is unknown"),
-        pytest.param([_count(), _count(file=1), _made(), _count(), _made()], False, id="of two logs"),
     ],
 )
 def test_a_count_that_another_one_follows_lacks_its_answer(rows: list[dict[str, Any]], lacks: bool) -> None:
@@ -55,6 +54,8 @@ def test_each_log_tells_of_its_own_lines() -> None:
         pytest.param([_count()], [1], id="a count alone"),
         pytest.param([_count(), _made(name=QUEUE_SELECTED)], [], id="taken"),
         pytest.param([_made()], [], id="an answer alone"),
+        pytest.param([_count(), _made(), _made(name=QUEUE_SELECTED)], [1], id="two answers"),
+        pytest.param([_count(), _made(), _count(), _made()], [], id="two counts"),
         pytest.param([], [], id="no count"),
     ],
 )

@@ -95,6 +95,23 @@ def test_an_index_that_is_stored_without_a_packet_disproves_the_counts_of_rings_
     assert counted(check_indexes(records(*few, more))) == [None, 0, 1, None, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("stored", "expected"), [
+        pytest.param(3, [0, 1, 2, None], id="as many as packets"),
+        pytest.param(4, [0, 1, 2, None], id="one may be that of the packet without an index"),
+        pytest.param(5, [0, 1, None, None], id="more than packets"),
+    ],
+)  # fmt: skip
+def test_stores_of_unknown_rings_disprove_counts_where_a_thread_has_more_of_them_than_packets(
+    stored: int, expected: list[int | None]
+) -> None:
+    """Packet 1 prints its index: what was counted before it holds in any case."""
+    lines = [packet(0, 0, index_counted=True), packet(0, 1, index_counted=False), packet(0, 2, index_counted=True),
+             packet(0, None, index_counted=False)]  # fmt: skip
+    stores = [{**store(0, n), "ring": None, "index_counted": None} for n in range(stored)]
+    assert counted(check_indexes(records(*lines, *stores))) == expected
+
+
 def test_stores_at_other_times_disprove_the_counts_of_their_queue() -> None:
     shape = {"queue": pl.UInt32, "thread": pl.UInt32}
     packets = pl.DataFrame(

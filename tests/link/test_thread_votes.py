@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tracecorr.link.threads.thread_votes import guess_threads, select_voters
-from tracecorr.model.schema import CAT
+from tracecorr.model.schema import CAT, PART_ARGS
 
 # Calls of 100 ns, one each 1000 ns, of log threads 0xa (from 0 on) and 0xb (from 500 on).
 _A, _B = [(0xA, 1000 * n) for n in range(10)], [(0xB, 1000 * n + 500) for n in range(10)]
@@ -24,8 +24,9 @@ def _vote(calls: list[tuple[int, int]], ioctls: list[tuple[int, int, int]]) -> l
                           "tid_key": pl.Int64, "host_tid": pl.Int64},
     ).with_columns(
         name=pl.lit("any"), parent_offset=pl.lit(None, pl.Int64), offset=pl.lit(0), err_lo_ns=pl.lit(0, pl.UInt32),
+        ring=pl.lit(None, pl.UInt64),
     )  # fmt: skip
-    return guess_threads(placed).select("log_tid", "tid_key", "how").sort("log_tid").rows()
+    return guess_threads(placed, PART_ARGS.empty()).select("log_tid", "tid_key", "how").sort("log_tid").rows()
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,6 @@ def test_who_is_known_on_both_sides_has_no_vote() -> None:
     records = pl.DataFrame(rows, schema=["name", "source", "layer", "host_tid", "stamp_ns"], orient="row").with_columns(
         pl.col("source", "layer").cast(CAT), pl.col("host_tid").cast(pl.Int64),
         **{name: pl.lit(None) for name in ("end_stamp_ns", "step_lo_ns", "step_hi_ns", "clock", "flags", "file",
-                                           "offset", "parent_offset", "pid", "tid")},
+                                           "offset", "parent_offset", "pid", "tid", "ring")},
     )  # fmt: skip
     assert select_voters(records)["name"].to_list() == ["log of the unknown", "ioctl", "syscall"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,13 +24,14 @@ from tracecorr.align.cooperative import list_shared
 from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import IS_PACKET, attach_args
-from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
 # Calls that ask the KFD for memory, or give it back.
 _ASKING = ("hipMalloc", "hipExtMalloc", "hipHostMalloc", "hipHostAlloc", "hipMemAlloc", "hipFree")
-_CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
+# Functions of the driver of which a probe records the ring.
+IS_CREATE_PROBE = (pl.col("layer") == "kfd") & pl.col("name").is_in(["kfd_ioctl_create_queue", "kfd_create_queue"])
 _COLUMNS = (
     "source", "clock", "layer", "name", "process", "thread", "file", "offset", "stamp_ns", "end_stamp_ns", "ring",
     "packet_index", "signal",
@@ -95,7 +97,7 @@ def bound_causes(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
     """
     log, trace = evidence.sides
     doorbells = bound_spans(_doorbell_spans(select_monotonic(log), trace), steps)
-    made = pair_created_rings(_list_created(log, evidence.args), _created_rings(trace, evidence.args))
+    made = pair_created_rings(_list_created(log, evidence.args), list_created_rings(trace, evidence.args))
     if made.is_empty():
         made = pair_creations(_creations(log, evidence.args), _create_ioctls(trace), steps)
         made = drop_contradicted(made, doorbells, steps)
@@ -194,12 +196,25 @@ def _creations(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 def _list_created(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the Created lines of queues: thread, process, ring, from_ns (null where the line before lacks), to_ns."""
-    name = pl.col("name")
-    lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_DELETED])).sort("file", "offset")
-    counted = pl.when(name == QUEUES_COUNTED).then("stamp_ns")
-    lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
-    made = lines.filter(name == QUEUE_CREATED).join(list_shared(lines, args), on=["file", "offset"], how="anti")
+    made = list_made(log, "stamp_ns", ["thread"]).join(list_shared(log, args), on=["file", "offset"], how="anti")
     return made.select("thread", "process", "ring", "from_ns", to_ns="stamp_ns").drop_nulls("to_ns")
+
+
+def list_made(log: pl.DataFrame, at: str, thread: Sequence[str]) -> pl.DataFrame:
+    """Return the Created lines of queues, with `from_ns`: when their thread counted the queues before.
+
+    It is null where another line tells what came of that count: then that of the line is lost.
+
+    Args:
+        log: rows of the log: file, offset, name, and those that follow.
+        at: the column with their times, ns.
+        thread: the columns that name their thread.
+    """
+    name = pl.col("name")
+    lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_SELECTED])).sort("file", "offset")
+    before, before_ns = (pl.col(column).shift(1).over(thread) for column in ("name", at))
+    counted = pl.when(before == QUEUES_COUNTED).then(before_ns)
+    return lines.with_columns(from_ns=counted).filter(name == QUEUE_CREATED)
 
 
 def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:
@@ -209,8 +224,13 @@ def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:
     return ioctls.select("thread", "process", "stamp_ns", end_stamp_ns=end).drop_nulls()
 
 
-def _created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    probes = trace.filter((pl.col("layer") == "kfd") & pl.col("name").is_in(_CREATE_PROBES))
+def list_created_rings(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of probes in the kernel that recorded the `ring` of a CREATE_QUEUE.
+
+    Args:
+        rows: part events with file, offset, layer, name.
+        args: part args.
+    """
+    probes = rows.filter(IS_CREATE_PROBE)
     rings = args.filter(pl.col("key") == "ring").select("file", "offset", made_ring="u64")
-    made = probes.join(rings, on=["file", "offset"])
-    return made.select("thread", "stamp_ns", "end_stamp_ns", ring="made_ring")
+    return probes.join(rings, on=["file", "offset"]).with_columns(ring="made_ring").drop("made_ring")

@@ -35,14 +35,14 @@ from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.false_syscalls import open_false_syscalls
 from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files
-from tracecorr.link.losses.lossy_files import add_few, add_unproven, find_losses, list_half_calls
+from tracecorr.link.losses.lossy_files import LineLosses, add_few, add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.open_calls import open_over_holes
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.losses.queue_losses import list_unshown
 from tracecorr.link.losses.unprinted_packets import list_unprinted
 from tracecorr.link.packets.launches import PACKET_COLUMNS, build_launches, forget_indexes
 from tracecorr.link.packets.refused_copies import name_refused_copies
-from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, streams
+from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, ring_owners, streams
 from tracecorr.link.queues.gpus import assign_gpus, list_gpus
 from tracecorr.link.queues.hqds import attach_queues, find_gpus_of_sights, link_hqds
 from tracecorr.link.queues.intercepted_queues import explain_stores
@@ -185,7 +185,7 @@ def _nest_events(
     if len(holes):
         events = open_over_holes(events, holes, damaged["file"].filter(is_log))
         calls = HipCalls.of(events)
-    events = nesting.find_parents(events, calls, losses, halves, gaps, ends)
+    events = nesting.find_parents(events, calls, LineLosses(losses, halves, gaps, ends))
     del calls  # large
     events = events.with_columns(outside=pl.col("parent_offset").is_null()).drop("parent_offset")
     events = nest_calls(disorder.part_displaced(events, displaced))
@@ -249,7 +249,7 @@ def _find_owners(
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     kernel_table, kernel_ids = list_kernels(events)
-    of_queues = queue_lives.assign_queues(events, queue_table, trace_aligned)
+    of_queues = ring_owners.assign_queues(events, queue_table, trace_aligned)
     lines = queue_table.select("queue", line="created_line_event").drop_nulls()
     of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
     keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)

@@ -14,19 +14,13 @@ from tracecorr.align.intervals import list_silences
 from tracecorr.align.rows import Places, number_rows
 from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
 from tracecorr.link.losses.hip_calls import HipCalls
+from tracecorr.link.losses.lossy_files import LineLosses
 from tracecorr.link.losses.threadless import part_threadless
 from tracecorr.model.arrow import take_column
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 
-def find_parents(
-    events: pl.DataFrame,
-    calls: HipCalls,
-    losses: pl.DataFrame,
-    halves: pl.DataFrame,
-    gaps: pl.DataFrame,
-    ends: pl.DataFrame,
-) -> pl.DataFrame:
+def find_parents(events: pl.DataFrame, calls: HipCalls, losses: LineLosses) -> pl.DataFrame:
     """Return `events` with `parent`: the row whose record encloses it (same file and thread).
 
     A HIP call whose exit was not seen encloses no other call, and nothing after the thread's next call: where it
@@ -36,14 +30,11 @@ def find_parents(
     Args:
         events: placed events with `thread`.
         calls: those of `events`.
-        losses: files of the log that lost lines (`find_losses`).
-        halves: calls that lack one of their lines (`list_half_calls`).
-        gaps: where packets are missing (`list_packet_gaps`).
-        ends: ends of commands (`list_command_ends`), with `event`.
+        losses: where lines of the log lack.
     """
-    parted = part_threadless(events.with_columns(parent=_list_parents(events)), losses)
+    parted = part_threadless(events.with_columns(parent=_list_parents(events)), losses.files)
     calls = calls if calls.threaded is calls else HipCalls.of(parted)
-    joined = open_false_calls(parted, calls, losses, halves, gaps, ends)
+    joined = open_false_calls(parted, calls, losses)
     is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
     if not is_open.any():
@@ -52,7 +43,7 @@ def find_parents(
     rows = pl.Series(native.gather_marks(is_open, parent.to_arrow())).arg_true()
     if rows.is_empty():
         return joined
-    is_empty = list_empty_calls(joined, calls, losses, halves, parent.gather(rows).unique().sort().to_numpy())
+    is_empty = list_empty_calls(joined, calls, losses, parent.gather(rows).unique().sort().to_numpy())
     offset = joined["offset"].to_numpy()
     found = pl.Series(_leave_open_calls(rows.cast(pl.Int64).to_numpy(), parent, is_hip, is_open, offset, is_empty))
     moved = parent.scatter(rows, found.set(found < 0, None))

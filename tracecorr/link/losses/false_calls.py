@@ -17,7 +17,7 @@ from tracecorr.link.losses.call_stores import list_misplaced, list_overstored
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.doubled_creations import list_doubled
 from tracecorr.link.losses.hip_calls import FUNCTION, LEAST_WHOLE, THREAD, HipCalls
-from tracecorr.link.losses.lossy_files import LEAST_CALLS, LOST_SHARE, list_differing
+from tracecorr.link.losses.lossy_files import LEAST_CALLS, LOST_SHARE, LineLosses, list_differing
 from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.link.losses.queue_losses import list_unanswered_calls
 from tracecorr.link.losses.usual_calls import (
@@ -38,14 +38,7 @@ from tracecorr.model.kinds import QUEUE_CREATED, Flag
 _TOLD = int(Flag.SPAN_TOLD)
 
 
-def open_false_calls(
-    events: pl.DataFrame,
-    calls: HipCalls,
-    losses: pl.DataFrame,
-    halves: pl.DataFrame,
-    gaps: pl.DataFrame,
-    ends: pl.DataFrame,
-) -> pl.DataFrame:
+def open_false_calls(events: pl.DataFrame, calls: HipCalls, losses: LineLosses) -> pl.DataFrame:
     """Return `events` in which calls that are surely or likely those of two are open: their end is not known.
 
     So are calls
@@ -63,10 +56,7 @@ def open_false_calls(
     Args:
         events: rows with `parent`.
         calls: those of `events`.
-        losses: as `lossy_files.find_losses` returns them.
-        halves: as `lossy_files.list_half_calls` returns them.
-        gaps: as `packet_gaps.list_packet_gaps` returns them.
-        ends: as `command_ends.list_command_ends` returns them, with `event`.
+        losses: where lines lack.
     """
     rows = calls.rows.with_columns(events["dur_ns"].gather(calls.rows["row"]), event=pl.col("row").cast(pl.Int64))
     ended = pl.col("dur_ns").is_not_null()
@@ -75,7 +65,7 @@ def open_false_calls(
     doubtful = rows.select("event", "dur_ns", "file", "offset", "name").filter(ended & (rows["flags"] & _TOLD == 0))
     differing = list_differing(rows).select("event")
     del rows  # large
-    unlikely = _list_unlikely(events, calls, doubtful, losses, halves, gaps, ends)
+    unlikely = _list_unlikely(events, calls, doubtful, losses)
     found = pl.concat([differing, unlikely]).unique()
     if found.is_empty():
         return events
@@ -83,9 +73,7 @@ def open_false_calls(
     return joined.with_columns(take_ends(pl.col("is_false"))).drop("is_false")
 
 
-def list_empty_calls(
-    events: pl.DataFrame, calls: HipCalls, losses: pl.DataFrame, halves: pl.DataFrame, asked: Ints
-) -> Mask:
+def list_empty_calls(events: pl.DataFrame, calls: HipCalls, losses: LineLosses, asked: Ints) -> Mask:
     """Return which of some rows are open calls that surely enclose nothing.
 
     Their log lost lines, and the next enter may be one of these.
@@ -93,18 +81,17 @@ def list_empty_calls(
     Args:
         events: rows with `dur_ns`.
         calls: those of `events`.
-        losses: as `lossy_files.find_losses` returns them.
-        halves: as `lossy_files.list_half_calls` returns them.
+        losses: where lines lack.
         asked: the rows; of others nothing is told.
     """
     empty = np.zeros(events.height, dtype=np.bool_)
-    if losses.is_empty():
+    if losses.files.is_empty():
         return empty
     # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
     names = calls.printed.with_columns(prints=(pl.col("exits") > 0).any().over("file"))
     found = events.select(*THREAD, "name", "offset", "dur_ns", "layer", "source")[asked].with_columns(row=asked)
     is_call = (pl.col("layer") == "hip") & (pl.col("source") == "amd_log")
-    found = _select_lossy(found.filter(is_call, pl.col("dur_ns").is_null()), losses, names, halves)
+    found = _select_lossy(found.filter(is_call, pl.col("dur_ns").is_null()), names, losses)
     found = found.join(calls.extents, on=THREAD, nulls_equal=True).join(names, on=FUNCTION, nulls_equal=True)
     goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
     few = pl.col("exits") / pl.col("total") < LEAST_WHOLE
@@ -113,30 +100,22 @@ def list_empty_calls(
     return empty
 
 
-def _list_unlikely(
-    events: pl.DataFrame,
-    calls: HipCalls,
-    doubtful: pl.DataFrame,
-    losses: pl.DataFrame,
-    halves: pl.DataFrame,
-    gaps: pl.DataFrame,
-    ends: pl.DataFrame,
-) -> pl.DataFrame:
+def _list_unlikely(events: pl.DataFrame, calls: HipCalls, doubtful: pl.DataFrame, losses: LineLosses) -> pl.DataFrame:
     """Return the doubtful calls that are unlike the others of their name."""
     if doubtful.is_empty():
         return doubtful.select("event")
     is_inner = events.select((pl.col("source") == "amd_log") & pl.col("parent").is_not_null()).to_series()
     inner = _drop_error_lines(events.select("parent", "layer", child="name").filter(is_inner), is_inner, calls)
-    damaged = _select_lossy(doubtful, losses, calls.printed, halves)
+    damaged = _select_lossy(doubtful, calls.printed, losses)
     inside = number_kinds(damaged, inner)
     held = count_held(inside)
     found = pl.concat([
-        _enclosing(doubtful, calls, events, inner, losses), list_overfull(damaged, held),
+        _enclosing(doubtful, calls, events, inner, losses.files), list_overfull(damaged, held),
         list_overstored(damaged, events), list_misplaced(damaged, calls, events),
         list_longest(_mark_making(damaged, inner), "makes_queue"),
-        _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
+        _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, losses),
         list_disordered(damaged, inside), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
-        select_rows(doubtful.select("event"), list_foreign_ends(events["parent"], ends, losses)),
+        select_rows(doubtful.select("event"), list_foreign_ends(events["parent"], losses.ends, losses.files)),
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.
     return pl.concat([found, list_rare(select_rows(damaged, found["event"], chosen=False))])
@@ -161,7 +140,7 @@ def _drop_error_lines(inner: pl.DataFrame, is_inner: pl.Series, calls: HipCalls)
     return inner.join(silent, on="child", how="anti", maintain_order="left") if len(silent) else inner
 
 
-def _select_lossy(rows: pl.DataFrame, losses: pl.DataFrame, names: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
+def _select_lossy(rows: pl.DataFrame, names: pl.DataFrame, losses: LineLosses) -> pl.DataFrame:
     """Return the calls of files that lost lines with `lost`: the share of lines that lack there.
 
     It is that of their own function where it is higher. Lines of one kind may lack: more halves of its calls are alone
@@ -169,14 +148,15 @@ def _select_lossy(rows: pl.DataFrame, losses: pl.DataFrame, names: pl.DataFrame,
 
     Args:
         rows: calls: file, name, and others.
-        losses: as `lossy_files.find_losses` returns them.
         names: how many calls each function has: file, name, total.
-        halves: as `lossy_files.list_half_calls` returns them.
+        losses: where lines lack.
     """
-    lossy = select_marked(rows, pl.col("file").is_in(losses["file"].implode()))
+    lossy = select_marked(rows, pl.col("file").is_in(losses.files["file"].implode()))
     codes, first = number_rows(lossy, FUNCTION)
-    own = halves.group_by(FUNCTION).agg(alone=pl.len()).join(names, on=FUNCTION).select(*FUNCTION, own=LOST_SHARE)
-    shares = lossy.select(FUNCTION)[first].join(losses, on="file", how="left", maintain_order="left")
+    own = (
+        losses.halves.group_by(FUNCTION).agg(alone=pl.len()).join(names, on=FUNCTION).select(*FUNCTION, own=LOST_SHARE)
+    )
+    shares = lossy.select(FUNCTION)[first].join(losses.files, on="file", how="left", maintain_order="left")
     shares = shares.join(own, on=FUNCTION, how="left", maintain_order="left")
     # The same for all calls of a function.
     lost = shares.select(pl.max_horizontal("lost", "own").alias("lost")).to_series()
@@ -189,15 +169,13 @@ def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     return many if many.is_empty() else many.join(held.select("event"), on="event", how="anti")
 
 
-def _of_bursts(
-    damaged: pl.DataFrame, calls: HipCalls, events: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame
-) -> pl.DataFrame:
+def _of_bursts(damaged: pl.DataFrame, calls: HipCalls, events: pl.DataFrame, losses: LineLosses) -> pl.DataFrame:
     """Return the calls of logs that lost lines over places at which lines of several threads or queues are missing."""
     if damaged.is_empty():
         return damaged.select("event")
     lossy = pl.col("file").is_in(damaged["file"].unique().implode())
-    torn = list_gaps(halves.filter(lossy), calls.threaded).filter(lossy)
-    gaps = pl.concat([torn, number_packet_gaps(gaps)])
+    torn = list_gaps(losses.halves.filter(lossy), calls.threaded).filter(lossy)
+    gaps = pl.concat([torn, number_packet_gaps(losses.gaps)])
     if not has_bursts(gaps):
         return damaged.select("event").clear()
     asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))

@@ -12,6 +12,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import pair_spans
+from tracecorr.align.joins import join_nearest, sort_rows
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.bursts import list_burst_calls
 from tracecorr.link.losses.false_calls import list_longest
@@ -39,7 +40,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     - during which their thread printed a line of the log,
     - in which the driver's function of another request of the KFD ran, or that of their own one twice,
     - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too;
-      also where their thread makes no other one behind them,
+      also where their thread makes no other one behind them, or prints before it could,
     - over a place at which several threads or doorbells lack records, or one does and the call lasts much longer than
       all others of its name,
     - in a trace that lacks enters and exits, or doorbell stores, here and there: the longest of each name, as many as
@@ -58,14 +59,14 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     ended = calls.filter(pl.col("dur_ns") > 0)
     if ended.is_empty():
         return events
-    inside = _list_functions(events)
+    inside, printed = _list_functions(events), sort_rows(lines.select("thread", printed_ns="at"), "printed_ns")
     enters, exits = _list_lone(calls, events)
-    surely = pl.concat([_interrupted(ended, lines), _of_another(inside), _of_two(inside, ended)]).unique()
+    surely = pl.concat([_interrupted(ended, printed), _of_another(inside), _of_two(inside, ended)]).unique()
     of_two = ended.join(surely, on="event", how="semi").join(_count_calls(calls), on="file")
     stores = list_store_gaps(events)
     false = pl.concat([
         surely, _unlikely(enters, exits, of_two, measure_losses(stores, events), ended),
-        _of_bursts(enters, exits, stores, ended, events), _without_next(calls, ended),
+        _of_bursts(enters, exits, stores, ended, events), _without_next(calls, ended, printed),
     ]).unique()  # fmt: skip
     unended = pl.concat([false, enters.select("event")])
     if unended.is_empty():
@@ -128,16 +129,12 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     return rows.select("event", "call", "ts_ns", own=is_own, other=is_other, nested=nested)
 
 
-def _interrupted(ended: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+def _interrupted(ended: pl.DataFrame, printed: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (event) during which their thread printed a line: it was in user space then."""
     after = pl.col("ts_ns") + pl.col("err_hi_ns").cast(pl.Int64)
     before = pl.col("ts_ns") + pl.col("dur_ns") - pl.col("err_lo_ns").cast(pl.Int64)
-    asked = ended.select("event", "thread", after=after, before=before).drop_nulls().sort("after")
-    printed = lines.select("thread", "at", printed_ns="at").sort("at")
-    found = asked.join_asof(
-        printed, left_on="after", right_on="at", by="thread", strategy="forward", check_sortedness=False
-    )
-    return found.filter(pl.col("printed_ns") + LOG_STEP_NS < pl.col("before")).select("event")
+    found = join_nearest(ended.with_columns(after=after), printed, ["thread"], "after", "printed_ns", forward=True)
+    return found.filter(pl.col("printed_ns") + LOG_STEP_NS < before).select("event")
 
 
 def _of_another(inside: pl.DataFrame) -> pl.DataFrame:
@@ -202,17 +199,12 @@ def _unlikely(
         of_stores: as `store_gaps.measure_losses` returns them.
         ended: calls that show both.
     """
-    columns = ("file", "total")
-    counts = [
-        pl.concat([side.select(columns), of_two.select(columns)])
-        .group_by("file")
-        .agg(pl.len().alias(name), pl.col("total").first().alias(f"total_{name}"))
-        for side, name in ((enters, "enters"), (exits, "exits"))
-    ]
-    # A filter on one of the two events leaves halves of one kind only: then the join leaves no row.
-    halves = counts[0].join(counts[1], on="file").rename({"total_enters": "total"}).with_columns(
-        share=(pl.col("enters") + pl.col("exits")) / pl.col("total")
-    )  # fmt: skip
+    sides = [pl.concat([side.select("file", "total"), of_two.select("file", "total")]) for side in (enters, exits)]
+    total = pl.col("total").first()
+    halves = pl.concat(sides).group_by("file").agg(total, share=pl.len() / total)
+    # A filter on one of the two events leaves halves of one kind only, on all CPUs.
+    if any(side.is_empty() for side in sides):
+        halves = halves.clear()
     # Of few calls the share is hardly known: it may be larger by two standard errors.
     share = pl.col("share")
     most = share + 2 * (share * (1 - share) / pl.col("total")).sqrt()
@@ -274,30 +266,48 @@ def _list_gaps(enters: pl.DataFrame, exits: pl.DataFrame, events: pl.DataFrame) 
     return gaps.cast(gap).with_columns(weight=pl.lit(1.0))  # type: ignore[arg-type]
 
 
-def _without_next(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+def _without_next(calls: pl.DataFrame, ended: pl.DataFrame, printed: pl.DataFrame) -> pl.DataFrame:
     """Return the KFD's requests (event) that may be one and the end of the next one, which lacks behind them.
 
     Nearly all requests of their name are followed by one of another name. Behind these comes at once what follows that
     other one, or no more of their thread, as behind some of those, and they are long enough to hold both.
     """
-    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(KFD_PREFIX)).sort("ts_ns")
-    following, end = (pl.col(name).shift(-1).over("thread") for name in ("name", "ts_ns"))
-    pairs = requests.select("event", "name", following=following, pause=end - pl.col("ts_ns") - pl.col("dur_ns"))
-    counts = pairs.group_by("name", "following").agg(count=pl.len(), pause=pl.col("pause").max())
+    pairs = _pair_requests(calls, printed)
+    counts = pairs.group_by("name", "following").agg(
+        count=pl.len(), pause=pl.col("pause").max(), spoken=(pl.col("room") < pl.col("pause")).any()
+    )
     followed = counts.drop_nulls("following").with_columns(total=pl.col("count").sum().over("name"))
     as_a_rule = pl.col("count") >= _USUAL_NEXT * pl.col("total")
     usual = followed.filter(as_a_rule & (pl.col("name") != pl.col("following")))
-    shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
+    lasted = pl.col("dur_ns")
+    shortest = ended.group_by("name").agg(least=lasted.min(), most=pl.when(pl.len() > 1).then(lasted.top_k(2).min()))
     # One that none follows is beside these.
     has_many = pl.col("count") >= _USUAL_NEXT * (pl.col("total") + 1)
-    both = usual.select("name", "pause", has_many.alias("many"), next="following").join(shortest, on="name")
+    both = usual.select("name", "pause", "spoken", has_many.alias("many"), next="following").join(shortest, on="name")
     both = both.join(shortest.select(next="name", more="least"), on="next")
     odd = pairs.drop("pause").join(both, on="name").filter(pl.col("following").ne_missing(pl.col("next")))
     behind = counts.select(next="name", following="following")
     odd = odd.join(behind, on=["next", "following"], how="semi", nulls_equal=True)
-    asked = ended.join(odd.select("event", "least", "more", "following", "pause", "many"), on="event")
+    asked = ended.join(odd.drop("name"), on="event")
     asked = asked.join(calls.group_by("file").agg(last_ns=pl.col("ts_ns").max()), on="file")
-    # Where a trace ends, the next request may come behind its end.
+    # Where a trace ends, the next request may come behind its end, but not behind a line that none of the others leaves
+    # between the two; nor is it likely that a trace ends right behind a request much longer than all others.
     goes_on = pl.col("ts_ns") + pl.col("dur_ns") + pl.col("pause") < pl.col("last_ns")
-    odd_one = pl.col("following").is_not_null() | (pl.col("many") & goes_on)
+    has_room = (pl.col("room") >= pl.col("more")).fill_null(value=True) | pl.col("spoken").fill_null(value=False)
+    is_longest = lasted > _LONGER * pl.col("most")
+    odd_one = pl.col("following").is_not_null() | (pl.col("many") & (goes_on | ~has_room | is_longest))
     return asked.filter((pl.col("dur_ns") >= pl.col("least") + pl.col("more")) & odd_one).select("event")
+
+
+def _pair_requests(calls: pl.DataFrame, printed: pl.DataFrame) -> pl.DataFrame:
+    """Return the KFD's requests: event, name, following (name of the thread's next one), pause (ns until then), room.
+
+    The room (ns) is what is at most left behind a request until its thread prints its next line.
+    """
+    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(KFD_PREFIX)).sort("ts_ns")
+    following, begun = (pl.col(name).shift(-1).over("thread") for name in ("name", "ts_ns"))
+    end = pl.col("ts_ns") + pl.col("dur_ns")
+    since = end - pl.col("err_lo_ns").cast(pl.Int64) - LOG_STEP_NS
+    pairs = requests.select("event", "name", "thread", following=following, pause=begun - end, since=since)
+    found = join_nearest(pairs, printed, ["thread"], "since", "printed_ns", forward=True)
+    return found.with_columns(room=pl.col("printed_ns") - pl.col("since")).drop("thread", "since", "printed_ns")

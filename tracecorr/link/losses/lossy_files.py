@@ -7,6 +7,7 @@ some only may). The table `losses` tells when lines lack (`log_losses`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -29,6 +30,23 @@ LOST_SHARE = pl.col("alone") / (2 * pl.col("total") - pl.col("alone"))
 # Lines lack, and nothing tells how many: no share that matters, but not 0, as where none is known to lack.
 _FEW = 1e-9
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
+
+
+@dataclass(frozen=True)
+class LineLosses:
+    """Hold what tells where lines of the logs lack.
+
+    Args:
+        files: those that lost lines (`find_losses`).
+        halves: calls that lack one of their lines (`list_half_calls`).
+        gaps: where packets are missing (`packet_gaps.list_packet_gaps`).
+        ends: ends of commands (`command_ends.list_command_ends`), with `event`.
+    """
+
+    files: pl.DataFrame
+    halves: pl.DataFrame
+    gaps: pl.DataFrame
+    ends: pl.DataFrame
 
 
 def find_losses(

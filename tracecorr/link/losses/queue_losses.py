@@ -1,6 +1,8 @@
-"""Queue losses: logs that lack the line that follows a count of the hardware queues."""
+"""Queue losses: logs that lack the line that follows a count of the hardware queues, or the count before that line."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -77,7 +79,7 @@ def list_crowded(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def list_unanswered_calls(damaged: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls (event) that count the queues, and show nothing of what came of it: lines lack in them.
+    """Return the calls (event) that count the queues, and show nothing or two things of what came of it: lines lack.
 
     Args:
         damaged: calls of files that lost lines: event.
@@ -86,13 +88,16 @@ def list_unanswered_calls(damaged: pl.DataFrame, events: pl.DataFrame) -> pl.Dat
     if damaged.is_empty():
         return damaged.select("event")
     following, outer = (pl.col(name).shift(-1).over("file", "thread") for name in ("name", "parent"))
+    before, outer_before = (pl.col(name).shift(1).over("file", "thread") for name in ("name", "parent"))
     answered = following.is_in(_OUTCOMES) & (outer == pl.col("parent"))
+    is_second = before.is_in(_OUTCOMES) & (outer_before == pl.col("parent"))
     requests, lines = _list_requests(events), _list_lines(events, "parent")
     if len(requests):
         lines = _mark_made(_list_lines(events, "parent", "ts_ns"), requests)
         answered &= ~_is_another(following)
-    alone = _select_alone(lines, ~answered.fill_null(value=False))
-    return damaged.select("event").join(alone.select(event="parent"), on="event", how="semi")
+    alone = _select_alone(lines, ~answered.fill_null(value=False)), _select_alone(lines, is_second, _OUTCOMES)
+    calls = pl.concat(side.select(event="parent") for side in alone)
+    return damaged.select("event").join(calls, on="event", how="semi")
 
 
 def _is_another(following: pl.Expr) -> pl.Expr:
@@ -127,7 +132,7 @@ def _mark_made(lines: pl.DataFrame, requests: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(made=pl.col("end") < pl.col("until"))
 
 
-def _select_alone(lines: pl.DataFrame, alone: pl.Expr) -> pl.DataFrame:
-    """Return the counts of which nothing came, in files in which something comes of most."""
-    counts = lines.with_columns(alone=alone.fill_null(value=False)).filter(pl.col("name") == QUEUES_COUNTED)
+def _select_alone(lines: pl.DataFrame, alone: pl.Expr, names: Sequence[str] = (QUEUES_COUNTED,)) -> pl.DataFrame:
+    """Return the lines of these names that stand alone, in files in which most do not."""
+    counts = lines.with_columns(alone=alone.fill_null(value=False)).filter(pl.col("name").is_in(names))
     return counts.filter(pl.col("alone"), pl.col("alone").mean().over("file") < _MOST_ALONE)

@@ -13,8 +13,10 @@ from tracecorr.align.rows import IS_PACKET, attach_columns, fill_columns
 
 # Stores and packets of a thread that are laid side by side from a new handle on; more of them tell nothing new.
 _COMPARED = 1000
-# A handle belongs to a ring when this share of its matched stores says so.
+# A handle belongs to a ring when this share of its matched stores says so, ...
 _SHARE = 0.9
+# ... and this share of those among matched ones is matched: in a log that lost lines others find a packet by chance.
+_LEAST_MATCHED = 0.5
 
 
 def fill_store_rings(records: pl.DataFrame) -> pl.DataFrame:
@@ -59,10 +61,11 @@ def learn_rings(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     if not votes:
         return pl.DataFrame(schema={"process": pl.UInt32, "arg": pl.UInt64, "ring": pl.UInt64})
     keys = ["process", "arg"]
-    counted = (
-        pl.concat(votes).group_by(*keys, "ring").agg(votes=pl.len(), first=pl.col("at").min(), last=pl.col("at").max())
-    )
-    chosen = counted.filter(pl.col("votes") >= _SHARE * pl.col("votes").sum().over(keys))
+    compared, at = pl.concat(votes).with_columns(compared=pl.len().over(keys)), pl.col("at")
+    beside = compared.drop_nulls("ring").group_by(*keys, "ring", "compared")
+    counted = beside.agg(votes=pl.len(), first=at.min(), last=at.max())
+    alike = pl.col("votes") >= _SHARE * pl.col("votes").sum().over(keys)
+    chosen = counted.filter(alike & (pl.col("votes") >= _LEAST_MATCHED * pl.col("compared")))
     # A ring has one doorbell at a time: two handles may only follow each other.
     ordered = chosen.sort("first").with_columns(before=pl.col("last").shift(1).over("process", "ring"))
     crossed = (pl.col("first") <= pl.col("before")).fill_null(False).any().over("process", "ring")
@@ -71,6 +74,8 @@ def learn_rings(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
 
 def _match_thread(stores: pl.DataFrame, packets: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield votes (process, arg, ring, at): a store and the packet that the sequences of the thread put beside it.
+
+    Of stores between such ones that have no packet the ring is null.
 
     Only stretches that begin with a handle not seen before are compared; the queues of a program are few. One store
     announces all packets of a graph launch: those whose index is never stored are left out.
@@ -83,9 +88,10 @@ def _match_thread(stores: pl.DataFrame, packets: pl.DataFrame) -> Iterator[pl.Da
     while store < len(values):
         left, right = _match_stretch(values[store : store + _COMPARED], indexes[packet : packet + _COMPARED])
         left, right = left + store, right + packet
-        yield (
-            stores[left].select("process", "arg", at="stamp_ns").with_columns(packets[right].select("ring").to_series())
-        )
+        if len(left):
+            compared = stores[int(left[0]) : int(left[-1]) + 1].select("process", "arg", at="stamp_ns")
+            beside = packets["ring"].clear(len(compared)).scatter(left - left[0], packets["ring"].gather(right))
+            yield compared.with_columns(beside)
         known |= dict(zip(handles[left].tolist(), rings[right].tolist(), strict=True))
         tried = np.unique(handles[: store + _COMPARED])
         fresh = np.flatnonzero(~np.isin(handles, tried))

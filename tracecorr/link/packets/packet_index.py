@@ -11,7 +11,7 @@ from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun
 from tracecorr.link.losses.late_beginnings import list_late_logs
 from tracecorr.link.packets.packet_losses import list_short_files
 from tracecorr.link.packets.packet_order import add_turns, find_earliest
-from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED
+from tracecorr.model.kinds import BEGINNINGS, QUEUE_CREATED, QUEUE_DELETED
 
 # The log prints indexes as 32 bit numbers.
 _WRAP = 2**32
@@ -61,9 +61,20 @@ def complete_indexes(
 
 
 def _list_late(records: pl.DataFrame) -> pl.Series:
-    """Return the processes whose log begins in the middle of the run (`late_beginnings.list_late_logs`)."""
-    late = is_late(list_begun(records)) & (pl.col("source") == "amd_log")
-    return list_late_logs(records.select(_OF_LATE).filter(late).sort("stamp_ns", "file", "offset"))
+    """Return the processes whose log begins in the middle of the run: as `late_beginnings.list_late_logs` tells.
+
+    So does that of a process which shows packets in one file before the first lines of its runtime in another
+    one: these are of the next process with its number.
+    """
+    of_log = pl.col("source") == "amd_log"
+    late = is_late(list_begun(records)) & of_log
+    found = list_late_logs(records.select(_OF_LATE).filter(late).sort("stamp_ns", "file", "offset"))
+    begins = records.filter(pl.col("name").is_in(BEGINNINGS)).select("file", LOG_OF_PROCESS, begun_ns="stamp_ns")
+    packets = records.filter(IS_PACKET & of_log).select("file", LOG_OF_PROCESS, "stamp_ns")
+    first = packets.join(begins, on=["file", "log"], how="anti").group_by("log").agg(pl.col("stamp_ns").min())
+    begins = begins.group_by("log").agg(pl.col("begun_ns").min())
+    older = first.join(begins, on="log").filter(pl.col("stamp_ns") < pl.col("begun_ns"))
+    return pl.concat([found, older["log"]])
 
 
 def _list_untested(records: pl.DataFrame, lines: pl.DataFrame, unproven: Sequence[int]) -> pl.Series:

@@ -17,7 +17,8 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     A thread stores each packet's index to the ring's doorbell in the order in which it prints the packets. Where it
     stored as often as it printed between two packets whose stores are known, each store is that of one packet. Where it
     stored an index that it has no packet of, packets of the ring were lost: none of its counts holds, nor any of its
-    log's rings whose stores are not known. No clock is needed. A log that lost lines, or a ring that was made again,
+    log's rings whose stores are not known; nor do these where a thread stored to unknown rings more often than it
+    printed packets that may be there. No clock is needed. A log that lost lines, or a ring that was made again,
     tells no further index.
 
     Args:
@@ -25,15 +26,16 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     """
     if not (records["layer"] == "doorbell").any():
         return records
-    rows = records.select(*_COLUMNS, "source", "index_counted").with_row_index("_row").drop_nulls(_WRITER)
-    lines = rows.filter(IS_PACKET & (pl.col("source") == "amd_log"))
+    rows = records.select(*_COLUMNS, "source", "index_counted").with_row_index("_row").drop_nulls(["process", "thread"])
+    lines = rows.filter(IS_PACKET & (pl.col("source") == "amd_log")).drop_nulls("ring")
     stores = rows.filter(pl.col("layer") == "doorbell").drop_nulls("packet_index")
     asked = lines.filter(pl.col("index_counted") | pl.col("packet_index").is_null()).select(_RING).unique()
     if asked.is_empty() or stores.is_empty():
         return records
+    overstored = _list_overstored(lines, stores)
     lines, stores = lines.join(asked, on=_RING, how="semi"), stores.join(asked, on=_RING, how="semi")
     short = _list_short(lines, stores)
-    wrong = _list_miscounted(lines, stores, short)
+    wrong = _list_miscounted(lines, stores, short, overstored)
     whole = lines.filter(~pl.col("file").is_in(list_short_files(records).implode())).join(short, on=_RING, how="anti")
     told = _lay_beside(whole.sort("file", "offset"), stores.sort("stamp_ns", maintain_order=True))
     none, found = wrong.select("_row", stored=pl.lit(None, pl.Int64)), told.cast({"stored": pl.Int64})
@@ -60,13 +62,29 @@ def _list_short(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("stores") > pl.col("free").fill_null(0)).select(_RING).unique()
 
 
-def _list_miscounted(lines: pl.DataFrame, stores: pl.DataFrame, short: pl.DataFrame) -> pl.DataFrame:
+def _list_overstored(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.Series:
+    """Return the files whose threads stored to doorbells of unknown rings more often than packets of theirs explain.
+
+    These are packets without an index, or on rings of which no store is known.
+    """
+    unknown = stores.filter(pl.col("ring").is_null()).group_by("thread").agg(stores=pl.len())
+    free = lines.join(stores.drop_nulls("ring").select(_RING).unique(), on=_RING, how="anti")
+    free = pl.concat([free, lines.filter(pl.col("packet_index").is_null())]).unique("_row")
+    packets = free.group_by("thread").agg(packets=pl.len())
+    threads = unknown.join(packets, on="thread", how="left")
+    threads = threads.filter(pl.col("stores") > pl.col("packets").fill_null(0))
+    return lines.join(threads, on="thread", how="semi")["file"].unique()
+
+
+def _list_miscounted(
+    lines: pl.DataFrame, stores: pl.DataFrame, short: pl.DataFrame, overstored: pl.Series
+) -> pl.DataFrame:
     """Return the packets whose counted index does not hold: of rings that lack packets, or that may lack some.
 
-    Where one ring lacks packets the log lost lines. Another one of it that has no stores is counted right only up to
-    its last packet that prints an index.
+    Where one ring lacks packets, or files are `overstored`, the log lost lines. Another one of it that has no stores is
+    counted right only up to its last packet that prints an index.
     """
-    lossy = lines.join(short, on=_RING, how="semi")["file"].unique()
+    lossy = pl.concat([lines.join(short, on=_RING, how="semi")["file"], overstored]).unique()
     known = lines.filter(~pl.col("index_counted") & pl.col("packet_index").is_not_null())
     last = known.group_by(_RING).agg(last=pl.col("offset").max())
     open_rings = lines.filter("index_counted", pl.col("file").is_in(lossy.implode())).join(stores, on=_RING, how="anti")

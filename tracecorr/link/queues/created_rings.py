@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import polars as pl
 
@@ -60,7 +61,7 @@ def find_rings(
     alone = (pl.len().over("line") == 1) & (pl.len().over("process", "ring") == 1)
     add = partial(_add_inferred, lines=lines, packets=packets, deleted=ends, kernel_side=kernel_side)
     found = add(found, claims.filter(alone))
-    found = add(found, _pair_in_order(lines, packets, events, claims, found))
+    found = add(found, _pair_in_order(_move_to_selected(lines, events, args), packets, events, claims, found))
     return found.select(event="line", ring="ring", ring_evidence="ring_evidence").cast(RINGS)  # type: ignore[arg-type]
 
 
@@ -192,6 +193,22 @@ def _list_given(lines: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, 
     keys = ["process", "swq"]
     made = lines.select("line", "ts_ns", *keys).drop_nulls().sort("ts_ns")
     return rows.join_asof(made, on="ts_ns", by=keys, check_sortedness=False).select("stream_id", "line").drop_nulls()
+
+
+def _move_to_selected(lines: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the Created lines, with the time of the first line that takes their queue where that is before them."""
+    is_selected = (pl.col("layer") == "aql") & (pl.col("name") == QUEUE_SELECTED)
+    rows = events.select("event", "process", "layer", "name", shown_ns="ts_ns").filter(is_selected)
+    keys = ["process", "swq"]
+    # Before a Created line a log does not tell whether an address is a queue's.
+    named = pivot_args(args, rows["event"], ["swq", "queue"]).select("event", swq=pl.coalesce("swq", "queue"))
+    rows = rows.join(named, on="event").drop_nulls(keys).sort("shown_ns")
+    made = lines.select("line", "ts_ns", *keys).drop_nulls().sort("ts_ns")
+    times: dict[str, Any] = {"left_on": "shown_ns", "right_on": "ts_ns", "by": keys, "check_sortedness": False}
+    early = rows.join(rows.join_asof(made, **times).drop_nulls("line"), on="event", how="anti")
+    early = early.join_asof(made, strategy="forward", **times).group_by("line").agg(pl.col("shown_ns").min())
+    moved = lines.join(early, on="line", how="left", maintain_order="left")
+    return moved.with_columns(pl.min_horizontal("ts_ns", "shown_ns")).drop("shown_ns")
 
 
 def _pair_in_order(

@@ -48,7 +48,7 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
     free = kernel_side.filter(pl.col("ring_base").is_null())
     free = pl.concat([free, list_intercepting(lines, kernel_side)])
-    near = _join_near(rest, free.drop("process"), ["thread"], pl.col("from_ns")).filter(inside & may_intercept())
+    near = _join_near(rest, free.drop("process"), ["thread"], pl.col("from_ns")).filter(inside & told & may_intercept())
     sure = pl.col("sure").all().over("event")
     near = near.with_columns(sure=surely).filter(sure | (pl.len().over("event") == 1))
     # Behind the last one that was seen the one of the line may not have been.

@@ -5,25 +5,21 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.joins import join_nearest, sort_rows
 from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups, number_rows, select_groups
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.intercepted_queues import is_intercepted
 from tracecorr.link.queues.queue_ends import add_ends, merge_shared
+from tracecorr.link.queues.ring_owners import OF_LOG, UNNAMED, name_one_process
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
 from tracecorr.parse.kfd.fields import QUEUE_TYPES
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # Lines of threads that share a queue change places by less than so many packets.
 _OUT_OF_ORDER = 64
-_OF_LOG = pl.col("source") == "amd_log"
 # Columns of packets that name their queue.
 PACKET_IDS = ("swq", "log_id")
-_OF_RING = ("event", "process", "ring", "ts_ns", "err_lo_ns", "err_hi_ns", "source")
-# No process has this key.
-_UNNAMED = (1 << 32) - 1
 
 
 def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
@@ -60,7 +56,7 @@ def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFr
     """Return event, silent_ns: when the thread of each Created line printed the line before it."""
     thread = ["file", "thread"]
     rows = events.select(*thread, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock").filter(
-        _OF_LOG & (pl.col("clock") == "mono") & pl.col("thread").is_in(created["thread"].unique().implode())
+        OF_LOG & (pl.col("clock") == "mono") & pl.col("thread").is_in(created["thread"].unique().implode())
     )
     ends = rows.drop_nulls(["end_offset", "dur_ns"])
     lines = pl.concat([
@@ -141,7 +137,7 @@ def build_queues(
         unseen: spans in which records of the trace lack (`trace_losses.list_trace_losses`).
         rings: those of Created lines that name none (`created_rings.find_rings`).
     """
-    events = _with_one_process(events, _OF_LOG, events)
+    events = name_one_process(events, OF_LOG, events)
     printed = list_log_packets(events)
     lines = _fill_rings(list_creations(events, args, losses), rings)
     ioctls = list_kernel_creations(events, args, unseen)
@@ -162,7 +158,7 @@ def build_queues(
     queues = pl.concat([logged, unlined, again, foreign, rung], how="diagonal_relaxed").with_row_index("queue")
     queues = queues.with_columns(starts_ns=pl.coalesce("starts_ns", "created_ns").fill_null(0))
     queues = _add_packet_ids(queues, seen)
-    named = pl.when(pl.col("process") != _UNNAMED).then("process")
+    named = pl.when(pl.col("process") != UNNAMED).then("process")
     return add_ends(queues, ends).drop("users").with_columns(process=named)
 
 
@@ -177,20 +173,6 @@ def list_ends(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     rows = rows.filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUE_DELETED))
     fields = pivot_args(args, rows["event"], ["swq"])
     return rows.join(fields, on="event", how="left").select("event", "process", "ring", "swq", "ts_ns")
-
-
-def _with_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with one process for all of a log that names none: its rings are told apart by address.
-
-    Several such logs are not: the same address may be that of a ring in each.
-    """
-    if not rows["process"].null_count():
-        return rows
-    nameless = events.filter(_OF_LOG & pl.col("process").is_null() & pl.col("ring").is_not_null())
-    if nameless["file"].n_unique() != 1:
-        return rows
-    process = pl.when(of_log & pl.col("process").is_null()).then(pl.lit(_UNNAMED, pl.UInt32)).otherwise("process")
-    return rows.with_columns(process=process)
 
 
 def _fill_rings(lines: pl.DataFrame, rings: pl.DataFrame) -> pl.DataFrame:
@@ -229,7 +211,7 @@ def _list_rung(events: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     its ring may be that of any.
     """
     stores = events.select("process", "ring", "layer").filter(pl.col("layer") == "doorbell").drop_nulls()
-    if events.select(_OF_LOG.any()).item():
+    if events.select(OF_LOG.any()).item():
         stores = stores.clear()
     unnamed = ioctls.filter(pl.col("ring_base").is_null()).select("process").unique()
     rung = stores.select("process", ring_base="ring").unique(maintain_order=True)
@@ -328,61 +310,3 @@ def _add_packet_ids(queues: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     named = pl.concat([part.select("queue", "log_id", printed="swq") for part in (fresh, rest)])
     joined = queues.join(named, on="queue", how="left", maintain_order="left")
     return joined.with_columns(swq=pl.coalesce("swq", "printed")).drop("printed")
-
-
-def assign_queues(events: pl.DataFrame, queues: pl.DataFrame, aligned: bool) -> pl.DataFrame:
-    """Return `event`, `queue` for every row that names a ring: the instance that was created last before it.
-
-    A record of a trace whose errors leave a choice between two lives of its ring belongs to none.
-
-    Args:
-        events, queues: placed events with `process`, `ring`; the table of `build_queues`.
-        aligned: whether the clock of the trace is known; else rows are of what their side shows, or a ring's only one.
-    """
-    queues = _with_one_process(queues, pl.col("known_from").str.starts_with("amd_log"), events)
-    events = _with_one_process(events, _OF_LOG, events).select(_OF_RING)
-    instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns="starts_ns").drop_nulls("ring")
-    instances = instances.select("process", "ring", "ts_ns", "queue", "known_from").sort("ts_ns")
-    if aligned:
-        return _assign(events, instances)
-    of_log = pl.col("known_from").str.starts_with("amd_log")
-    sides = [(_OF_LOG, of_log), (~_OF_LOG, ~of_log)]
-    return pl.concat([_assign(events.filter(rows), _list_side(instances, mine)) for rows, mine in sides])
-
-
-def _list_side(instances: pl.DataFrame, mine: pl.Expr) -> pl.DataFrame:
-    """Return the instances that one side shows, and of rings that it shows no creation of the only one."""
-    shown, keys = instances.filter(mine), ["process", "ring"]
-    only = instances.join(shown, on=keys, how="anti").filter(pl.len().over(keys) == 1)
-    return pl.concat([shown, only]).sort("ts_ns")
-
-
-def _assign(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
-    named = events.select("event", "process", "ring", "ts_ns").drop_nulls("ring")
-    instances = instances.drop("known_from")
-    before = join_nearest(sort_rows(named, "ts_ns"), instances, ["process", "ring"], "ts_ns", "ts_ns")
-    # Rows of the creation itself come before its Created line: they belong to the instance to come.
-    early = before.filter(pl.col("queue").is_null()).drop("queue")
-    after = join_nearest(early, instances, ["process", "ring"], "ts_ns", "ts_ns", forward=True)
-    found = pl.concat([before.filter(pl.col("queue").is_not_null()), after]).select("event", "queue")
-    unsure = _list_unsure(events, instances)
-    return found if unsure.is_empty() else found.join(unsure, on="event", how="anti", maintain_order="left")
-
-
-def _list_unsure(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
-    """Return the records of the trace (event) that may lie before or behind the creation of their ring's next life."""
-    keys = ["process", "ring"]
-    again = instances.filter(pl.len().over(keys) > 1)
-    rows = events.filter((pl.col("source") == "ftrace") & pl.col("ring").is_not_null())
-    rows = rows.join(again.select(keys).unique(), on=keys, how="semi")
-    if rows.is_empty():
-        return rows.select("event")
-    low = (pl.col("ts_ns") - pl.col("err_lo_ns").cast(pl.Int64)).alias("ts_ns")
-    high = (pl.col("ts_ns") + pl.col("err_hi_ns").cast(pl.Int64)).alias("ts_ns")
-    first, last = (
-        rows.select("event", *keys, at).drop_nulls().sort("ts_ns").join_asof(
-            again, on="ts_ns", by=keys, check_sortedness=False
-        ) for at in (low, high)
-    )  # fmt: skip
-    both = first.join(last, on="event", suffix="_last")
-    return both.filter(pl.col("queue") != pl.col("queue_last")).select("event")

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.align.evidence import IS_CREATE_PROBE, list_created_rings
 from tracecorr.link.threads.creation_threads import match_creations
 from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
 
@@ -23,26 +24,26 @@ _VOTES = {
 # What the votes need of part events, to place them and to count.
 _VOTE_COLUMNS = (
     "stamp_ns", "end_stamp_ns", "step_lo_ns", "step_hi_ns", "clock", "flags", "file", "offset", "parent_offset",
-    "layer", "name", "source", "pid", "tid", "host_tid",
+    "layer", "name", "source", "pid", "tid", "host_tid", "ring",
 )  # fmt: skip
 
 
 def select_voters(records: pl.DataFrame) -> pl.DataFrame:
     """Return what tells of unknown threads: their rows of the log, and system calls of threads that no log names.
 
-    A row without a time tells nothing.
+    So do the probes that record the rings of queues. A row without a time tells nothing.
 
     Args:
         records: part events with `source` and `host_tid`.
     """
     in_log, known = pl.col("source") == "amd_log", pl.col("host_tid")
     named = records.lazy().filter(in_log).select(known.unique().drop_nulls().implode()).collect().to_series()
-    is_call = (pl.col("source") == "ftrace") & pl.col("layer").is_in(["ioctl", "syscall"])
+    is_call = (pl.col("source") == "ftrace") & (pl.col("layer").is_in(["ioctl", "syscall"]) | IS_CREATE_PROBE)
     asked = pl.when(in_log).then(known.is_null()).otherwise(is_call & ~known.is_in(named))
     return records.lazy().filter(asked & pl.col("stamp_ns").is_not_null()).select(_VOTE_COLUMNS).collect()
 
 
-def guess_threads(placed: pl.DataFrame) -> pl.DataFrame:
+def guess_threads(placed: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return file, log_pid, log_tid -> tid_key, how: what queue creations, else votes, tell of unknown threads.
 
     Processes that begin together make their queues at nearly the same times. A thread prints nothing while it is in the
@@ -50,8 +51,10 @@ def guess_threads(placed: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         placed: rows of `select_voters` on one clock, with `tid_key` on those of the trace.
+        args: part args.
     """
-    made, votes = match_creations(placed), _count_votes(placed)
+    made, others = match_creations(placed, list_created_rings(placed, args))
+    votes = _count_votes(placed).join(others, on=others.columns, how="anti", maintain_order="left")
     made = made.join(_list_foreign(made, votes, placed), on=[*LOG_THREAD, "tid_key"], how="anti", maintain_order="left")
     voted = _choose(votes)
     return pl.concat([made, voted.join(made, on=LOG_THREAD, how="anti").join(made, on="tid_key", how="anti")])
