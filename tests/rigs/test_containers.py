@@ -58,8 +58,8 @@ def tell_when_followed(sign: Path, pid: int | None = None) -> bool:
 
 
 def waits(pid: int) -> bool:
-    """Tell whether the main thread of a capture waits for events (select, pselect6): all it was at is done."""
-    return Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("23", "270")
+    """Tell whether the main thread of a capture waits for events (poll, ppoll): all it was at is done."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("7", "271")
 
 
 def process_of_truth(run: Run) -> dict[str, Any]:
