@@ -54,14 +54,19 @@ def make_logs(place: Path, token: str) -> Path:
     return logs
 
 
-def test_strange_entries_do_not_keep_the_logs_from_coming(
-    inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+def begin(inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path) -> tuple[Path, Path, ContainerLogs]:
+    """Return a folder of logs in the namespace, an empty one here, and what moves the one to the other."""
     place, process = inside
     token, target = new_token(), tmp_path / "target"
     target.mkdir()
     made = make_logs(place, token)
-    logs = ContainerLogs(process.pid, exec_log_folders(token))
+    return made, target, ContainerLogs(process.pid, exec_log_folders(token))
+
+
+def test_strange_entries_do_not_keep_the_logs_from_coming(
+    inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    made, target, logs = begin(inside, tmp_path)
     logs.move_to(target)
     logs.close()
     assert not made.exists()
@@ -73,12 +78,8 @@ def test_strange_entries_do_not_keep_the_logs_from_coming(
 def test_one_that_cannot_be_moved_does_not_keep_the_others(
     inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    place, process = inside
-    token, target = new_token(), tmp_path / "target"
-    target.mkdir()
+    made, target, logs = begin(inside, tmp_path)
     (target / "hip_1").write_text("in the way\n")
-    made = make_logs(place, token)
-    logs = ContainerLogs(process.pid, exec_log_folders(token))
     with pytest.raises(FileExistsError, match=f"stays in {logs.inside} of the container"):
         logs.move_to(target)
     logs.close()
@@ -89,11 +90,8 @@ def test_one_that_cannot_be_moved_does_not_keep_the_others(
 def test_a_full_disk_takes_no_log_from_the_container(
     inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    place, process = inside
-    token, target = new_token(), tmp_path / "target"
-    target.mkdir()
-    made = make_logs(place, token)
-    logs, before = ContainerLogs(process.pid, exec_log_folders(token)), resource.getrlimit(resource.RLIMIT_FSIZE)
+    made, target, logs = begin(inside, tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
     try:
         with pytest.raises(OSError, match="File too large; what could not be moved stays in"):

@@ -21,7 +21,7 @@ from tracecorr.model.errors import ControlFileError, MachineError
 
 _LEAST_BUFFER_KB = 64
 # So many tasks of the machine may be in a function at once, waiting too: returns of more are lost, counted nowhere. By
-# itself the kernel takes two per CPU; it allows 4096 (KRETPROBE_MAXACTIVE_MAX of trace_probe.h). 1024 take 100 KB.
+# itself the kernel takes two per CPU; it allows 4096 (KRETPROBE_MAXACTIVE_MAX of trace_probe.h).
 _MOST_INSIDE = 1024
 # Where trace_printk goes: one instance of all; the kernel gives it back to the top one when ours is removed.
 _PRINTK = "trace_printk_dest"
