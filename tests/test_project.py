@@ -156,7 +156,7 @@ def test_links_of_pages_lead_to_files_and_headings(page: Path) -> None:
         assert heading in [re.sub(r"[^a-z0-9 -]", "", text.lower()).replace(" ", "-") for text in headings], target
 
 
-@pytest.mark.parametrize("folder", ["tracecorr", "tracecorr/align", "tracecorr/capture", "tracecorr/link"])
+@pytest.mark.parametrize("folder", ["tracecorr", "tracecorr/clock", "tracecorr/capture", "tracecorr/link"])
 def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
     named = re.findall(r"`([a-z_/]+\.py)`", (repo / folder / "README.md").read_text())
     modules = [path for root in ("tracecorr", "scripts") for path in (repo / root).rglob("*.py")]

@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.align.build import fit_clocks
-from tracecorr.align.clock_map import ClockMap
-from tracecorr.align.evidence import ClockEvidence
-from tracecorr.align.place import place_records
-from tracecorr.align.rows import number_rows, select_source
-from tracecorr.align.steps import find_steps, widen_reads
+from tracecorr.clock.build import fit_clocks
+from tracecorr.clock.clock_map import ClockMap
+from tracecorr.clock.evidence import ClockEvidence
+from tracecorr.clock.place import place_records
+from tracecorr.clock.rows import number_rows, select_source
+from tracecorr.clock.steps import find_steps, widen_reads
 from tracecorr.link.losses.trace_losses import list_trace_losses
 from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
 from tracecorr.link.packets.doorbell_rings import fill_store_rings
@@ -34,8 +34,8 @@ from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import INFERRED
-from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.progress import Stages
+from tracecorr.read.kfd.topology import NodeFiles, list_nodes
 from tracecorr.sources import read_parts
 from tracecorr.store.capture import (
     Capture,
@@ -66,7 +66,7 @@ from tracecorr.store.recording import (
     seen_time_offsets,
 )
 from tracecorr.store.shortened import list_missing_bytes
-from tracecorr.store.views import build_views, drop_views, list_drawn_columns, write_views
+from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
 from tracecorr.traces import count_once, set_prints_apart
 
 __all__ = ["correlate", "import_files", "make_dataset"]

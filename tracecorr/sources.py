@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from tracecorr.model.parts import Block
-from tracecorr.parse.amdlog import read_amd_log
-from tracecorr.parse.amdlog.blocks import BLOCK_BYTES, ByteStream
-from tracecorr.parse.ftrace import (
+from tracecorr.progress import Stages, Watch
+from tracecorr.read.amdlog import read_amd_log
+from tracecorr.read.amdlog.blocks import BLOCK_BYTES, ByteStream
+from tracecorr.read.ftrace import (
     read_ftrace_pages,
     read_ftrace_text,
     read_perf_records,
     read_prints,
     read_trace_dat,
 )
-from tracecorr.parse.ftrace.chosen_ranges import keep_ranges
-from tracecorr.parse.kfd.polls import read_polls
-from tracecorr.parse.kfd.smi import read_smi_events
-from tracecorr.parse.kfd.snapshots import read_snapshots
-from tracecorr.parse.rocprof import RepeatedRecords, read_rocpd, read_rocprof
-from tracecorr.progress import Stages, Watch
+from tracecorr.read.ftrace.chosen_ranges import keep_ranges
+from tracecorr.read.kfd.polls import read_polls
+from tracecorr.read.kfd.smi import read_smi_events
+from tracecorr.read.kfd.snapshots import read_snapshots
+from tracecorr.read.rocprof import RepeatedRecords, read_rocpd, read_rocprof
 from tracecorr.store.capture import Capture, make_parts_folder
 from tracecorr.store.log_ranges import finish_log, list_long_logs, start_log
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock

@@ -23,7 +23,7 @@ from benchmarks import measure
 from benchmarks.big_capture import LENGTH_S, Shape, write_big_capture
 from benchmarks.measure import Cost
 from tracecorr.store import Capture
-from tracecorr.store.views import build_views, read_views, write_views
+from tracecorr.timeline import build_views, read_views, write_views
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = (

@@ -21,7 +21,7 @@ from tracecorr.app.pages import Reports
 from tracecorr.app.values import describe_briefly
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
-from tracecorr.store.views.drawn import INFERRED_DOORBELL
+from tracecorr.timeline.drawn import INFERRED_DOORBELL
 
 
 def _packet(capture: SyntheticCapture, evidence: str, n: int = 10) -> int:

@@ -10,7 +10,7 @@ from browsing import needs_browser, state_of, wait_idle
 
 from tracecorr.app.registers import list_registers
 from tracecorr.model import schema
-from tracecorr.store.views.drawn import hardware_queues
+from tracecorr.timeline.drawn import hardware_queues
 
 _BANK: dict[str, Any] = {
     "snapshot": 0, "dump": "hqds", "read_start_ns": 100, "read_end_ns": 180, "gpu": 0, "type": "cp", "pipe": 0,

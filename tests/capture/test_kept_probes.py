@@ -25,7 +25,7 @@ from tracecorr.capture.planning import make_plan
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.runtimes import read_runtime
 from tracecorr.capture.tracefs import Tracefs
-from tracecorr.parse.ftrace import read_perf_records
+from tracecorr.read.ftrace import read_perf_records
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files
 

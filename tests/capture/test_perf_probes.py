@@ -25,7 +25,7 @@ from tracecorr.capture.runtimes import read_library
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.model.kinds import Flag
 from tracecorr.model.parts import Block
-from tracecorr.parse.ftrace import PageTrace, read_perf_records
+from tracecorr.read.ftrace import PageTrace, read_perf_records
 
 _CALLS, _THREADS = 200, 3
 

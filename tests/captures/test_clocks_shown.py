@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tracecorr.align.refuted import find_refuted
 from tracecorr.analyze.clocks import describe_fitted_rate
 from tracecorr.analyze.verdicts import Outcome, judge_capture
+from tracecorr.clock.refuted import find_refuted
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tracecorr
-from tracecorr.parse.ftrace.formats import Field, Format
-from tracecorr.parse.ftrace.perf_records import render_sample
-from tracecorr.parse.ftrace.shown import render_record
 from tracecorr.pipeline import correlate, import_files
+from tracecorr.read.ftrace.formats import Field, Format
+from tracecorr.read.ftrace.perf_records import render_sample
+from tracecorr.read.ftrace.shown import render_record
 from tracecorr.store import Capture
 
 _WHERE = ("file", "offset", "length", "end_offset", "end_length")

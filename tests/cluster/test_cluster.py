@@ -18,8 +18,8 @@ from tracecorr.cli import app
 from tracecorr.cluster import correlate_on_cluster
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError
-from tracecorr.parse.amdlog import read_amd_log
 from tracecorr.pipeline import correlate, import_files, make_dataset
+from tracecorr.read.amdlog import read_amd_log
 from tracecorr.store import Capture
 from tracecorr.store.parts import write_part
 

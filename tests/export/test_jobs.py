@@ -22,8 +22,8 @@ from tracecorr.export.trace import build_trace
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
-from tracecorr.store.views import lanes
-from tracecorr.store.views.drawn import drm_jobs
+from tracecorr.timeline import lanes
+from tracecorr.timeline.drawn import drm_jobs
 
 _SPANS = (
     "select s.name, s.ts, s.dur, t.name as ring, p.name as device, s.depth from slice s join track t on s.track_id = "

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from tracecorr.cli import app
 from tracecorr.export.trace_dat import write_kernel_trace
 from tracecorr.model.errors import InputError
-from tracecorr.parse.ftrace import read_trace_dat
 from tracecorr.pipeline import correlate
+from tracecorr.read.ftrace import read_trace_dat
 from tracecorr.store import Capture
 from tracecorr.store.importing import import_files
 

@@ -8,7 +8,7 @@ import pytest
 from tracecorr.link.threads.creation_threads import match_creations
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
 from tracecorr.model.schema import CAT
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # One thread creates queues from 1000 to 2000 and from 5000 to 6000 ns.
 _RINGS = (0xA000, 0xB000)

@@ -9,7 +9,7 @@ import polars as pl
 from tracecorr.link.losses.doubled_creations import list_doubled
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
 from tracecorr.model.schema import CAT
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 _TYPES: dict[str, Any] = {
     "layer": CAT, "name": CAT, "ts_ns": pl.Int64, "parent": pl.Int64, "thread": pl.UInt32, "process": pl.UInt32,

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.parse.kfd.fields import name_value
 from tracecorr.pipeline import correlate, import_files
+from tracecorr.read.kfd.fields import name_value
 from tracecorr.store import Capture
 
 Correlator = Callable[[str], Capture]

@@ -11,7 +11,7 @@ from index_logs import packet, records
 from tracecorr.link.losses.queue_losses import list_crowded, list_unanswered, list_unanswered_calls, list_unshown
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED, Flag
 from tracecorr.model.schema import CAT
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 
 def _count(thread: int | None = 0, **more: Any) -> dict[str, Any]:

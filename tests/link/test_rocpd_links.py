@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.parse.rocprof.rocpd_cases import Profile, sdk_json, write_rocpd
+from tests.read.rocprof.rocpd_cases import Profile, sdk_json, write_rocpd
 from tracecorr.model.kinds import Flag
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.intervals import bracket_doorbells, list_moments, span_batches
 from tracecorr.link.packets.store_spans import span_stores
 from tracecorr.model.schema import CAT
 

@@ -14,8 +14,8 @@ from lost_lines import with_parents
 from tracecorr.link.losses.threadless import list_unsure_names, part_threadless
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
-from tracecorr.parse.amdlog.reader import read_amd_log
 from tracecorr.pipeline import correlate, import_files
+from tracecorr.read.amdlog.reader import read_amd_log
 from tracecorr.store import Capture
 
 _ROW, _HANDLER, _DONE = "ShaderName : k{}", "Handler: value(0), timestamp(0x1), handle(0x7f)", "Command 0x5 complete"

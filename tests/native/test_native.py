@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from tracecorr import native
 from tracecorr.native.library import LIBRARY, checksum, load
-from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN
-from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
-from tracecorr.parse.amdlog.forms import Form, Forms, slots
-from tracecorr.parse.amdlog.layout import Layouts
-from tracecorr.parse.amdlog.messages import Kind
-from tracecorr.parse.amdlog.shapes import Shapes, Span
-from tracecorr.parse.text import PAD, Codes, Text
+from tracecorr.read.amdlog.calls import NO_EXIT, OPEN
+from tracecorr.read.amdlog.classify import RETURNED, SUCCESS, Classifier
+from tracecorr.read.amdlog.forms import Form, Forms, slots
+from tracecorr.read.amdlog.layout import Layouts
+from tracecorr.read.amdlog.messages import Kind
+from tracecorr.read.amdlog.shapes import Shapes, Span
+from tracecorr.read.text import PAD, Codes, Text
 
 _SOURCES = sorted(Path(native.__file__).parent.glob("*.[ch]"))
 _LINES = st.lists(

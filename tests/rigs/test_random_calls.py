@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from rig import NullGpu, Run, capture_run, check_packets, check_threads
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
 
 pytestmark = pytest.mark.nullgpu
 

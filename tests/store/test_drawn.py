@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tracecorr.model import schema
-from tracecorr.store.views.drawn import gpu_bounds, queue_depth
+from tracecorr.timeline.drawn import gpu_bounds, queue_depth
 
 
 def _table(name: str, *rows: dict[str, Any]) -> pl.LazyFrame:

@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.analyze.clocks import summarize_clocks
 from tracecorr.model import schema
 from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
-from tracecorr.store.views.drawn import hardware_queues
+from tracecorr.timeline.drawn import hardware_queues
 
 SLOT = {
     "dump": "hqds", "gpu_id": 0x65A1, "gpu": 0, "xcc": 0, "type": "cp", "pipe": 0, "slot": 2, "state": "active",

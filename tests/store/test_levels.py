@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecorr.store.views import levels
+from tracecorr.timeline import levels
 
 TRACKS = 6
 

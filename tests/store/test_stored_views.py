@@ -11,7 +11,7 @@ import pytest
 from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
-from tracecorr.store.views import build_views, read_views, write_views
+from tracecorr.timeline import build_views, read_views, write_views
 
 _SAMPLE = Path(__file__).parents[2] / "samples" / "streams-graph.tracecorr"
 

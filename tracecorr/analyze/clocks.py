@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.steps import UNTIMED
 from tracecorr.analyze.frames import as_text, collect
 from tracecorr.analyze.values import render_ns
+from tracecorr.clock.steps import UNTIMED
 from tracecorr.model.kinds import Flag
-from tracecorr.parse.ftrace.pairing import UPTIME_TICK_NS
+from tracecorr.read.ftrace.pairing import UPTIME_TICK_NS
 
 # How far the bounds of a piece lie apart where they are widest: where only its sides are told, no farther than both.
 WIDTH_NS = pl.coalesce("width_ns", pl.col("lo_ns") + pl.col("hi_ns"))

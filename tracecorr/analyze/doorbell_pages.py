@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.parse.kfd.fields import decode_mapping
+from tracecorr.read.kfd.fields import decode_mapping
 
 
 def list_doorbell_pages(tables: Tables) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect, count_failed, describe_ns
-from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX
+from tracecorr.read.kfd.ioctls import HANDLER_PREFIX
 
 
 def summarize_ioctls(events: pl.LazyFrame) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.ancestors import find_enclosing_ioctls
 from tracecorr.link.queues.queue_creation import list_mqd_operations
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _CAUSES = {
     CREATE_QUEUE: "create",

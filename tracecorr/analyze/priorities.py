@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.link.queues.streams import list_asked_priorities
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).
 LOG_OF_HIP = {-1: 2, 0: 1, 1: 0}

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import collect
 from tracecorr.model.kinds import QUEUE_CREATED
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # What a launch does only the first time, or when it runs out of something.
 _REASONS = (

@@ -11,7 +11,7 @@ from tracecorr.analyze.chain import STEPS, find_members, read_events
 from tracecorr.app import ids
 from tracecorr.app.index import CaptureIndex
 from tracecorr.model.kinds import INFERRED, Flag
-from tracecorr.store.views.drawn import INFERRED_DOORBELL
+from tracecorr.timeline.drawn import INFERRED_DOORBELL
 
 Row = dict[str, Any]
 Edge = tuple[int, int]  # stage numbers, from cause to effect

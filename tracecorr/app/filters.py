@@ -15,7 +15,7 @@ import polars as pl
 
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app.index import CaptureIndex
-from tracecorr.store.views import levels
+from tracecorr.timeline import levels
 
 _MAX_STREAMS = 200
 _MAX_NS, _MAX_KEY = 1 << 62, 1 << 32

@@ -14,8 +14,8 @@ import polars as pl
 from tracecorr.app.filters import find_kernels
 from tracecorr.app.index import CaptureIndex
 from tracecorr.model.sights import is_counted
-from tracecorr.store.views import levels
-from tracecorr.store.views.levels import I64
+from tracecorr.timeline import levels
+from tracecorr.timeline.levels import I64
 
 _MAX_NAMES = 2000  # names sent to the page for dimming what does not match
 

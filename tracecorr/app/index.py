@@ -11,8 +11,8 @@ import polars as pl
 from tracecorr.app import ids
 from tracecorr.app.pair import tell_zero
 from tracecorr.app.source import CaptureLike
-from tracecorr.store.views import Views, build_views, levels, read_views, write_views
-from tracecorr.store.views.lanes import Names, name_owners
+from tracecorr.timeline import Views, build_views, levels, read_views, write_views
+from tracecorr.timeline.lanes import Names, name_owners
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracecorr.app.index import CaptureIndex
-from tracecorr.store.views import levels
+from tracecorr.timeline import levels
 
 _TOP = 12
 

@@ -20,7 +20,7 @@ from tracecorr.app.routes import asked, asked_pyramid, wanted
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, first_ns
 from tracecorr.model.errors import MachineError, TracecorrError
-from tracecorr.store.views import levels
+from tracecorr.timeline import levels
 
 _ROWS_AT_ONCE = 50_000
 

@@ -15,7 +15,7 @@ from tracecorr.app.pages import COMPARE, PAGES
 from tracecorr.app.pair import ANCHORS
 from tracecorr.app.path import describe_path
 from tracecorr.app.records import name_record
-from tracecorr.store.views import levels
+from tracecorr.timeline import levels
 
 Answer = Callable[[Opened], Any]
 

@@ -10,7 +10,7 @@ import polars as pl
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app.index import CaptureIndex
 from tracecorr.model.sights import is_counted
-from tracecorr.store.views import levels
+from tracecorr.timeline import levels
 
 KINDS = ("parent", "name", "kernel", "queue", "thread", "error")
 

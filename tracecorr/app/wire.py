@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.store.views import Views, levels
+from tracecorr.timeline import Views, levels
 
 MAGIC = 0x54434F32  # "TCO2"
 HEADER = struct.Struct("<IIqqIIII")  # magic, records, t0, t1, tracks, shift, bytes of a name, 1 when there are tints

@@ -108,7 +108,7 @@ def _decode(dumps: list[tuple[str, bytes, int | None, int | None]]) -> tuple[pl.
     import polars as pl
 
     from tracecorr.model import schema
-    from tracecorr.parse.kfd.dumps import read_dumps
+    from tracecorr.read.kfd.dumps import read_dumps
 
     frames = [schema.HQD.empty()]
     sources: list[dict[str, Any]] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tracecorr.cluster import tasks
 from tracecorr.model.errors import ClusterError, InputError, MachineError, TracecorrError
-from tracecorr.parse.amdlog.blocks import BLOCK_BYTES
+from tracecorr.read.amdlog.blocks import BLOCK_BYTES
 from tracecorr.store import Capture
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet
 from tracecorr.store.log_ranges import LogFile, StartedLog, Submit, finish_log, list_long_logs, start_log

@@ -10,8 +10,8 @@ from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.export.nodes import add_node, name_on_node
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Track
-from tracecorr.store.views.drawn import name_job
-from tracecorr.store.views.levels import first_fit
+from tracecorr.timeline.drawn import name_job
+from tracecorr.timeline.levels import first_fit
 
 _RING = ("node", "dev", "ring")
 _MOST_ROWS = 255  # as many as `first_fit` numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import select_marked
+from tracecorr.clock.rows import select_marked
 from tracecorr.model.columns import CAT
 from tracecorr.model.kinds import DERIVED
 from tracecorr.model.sights import is_counted

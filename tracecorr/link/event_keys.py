@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import attach_columns, fill_columns, select_marked
-from tracecorr.align.steps import UNTIMED
+from tracecorr.clock.joins import select_rows
+from tracecorr.clock.rows import attach_columns, fill_columns, select_marked
+from tracecorr.clock.steps import UNTIMED
 from tracecorr.model import schema
 from tracecorr.model.arrow import take_column
 from tracecorr.model.kinds import Flag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import number_groups
+from tracecorr.clock.rows import number_groups
 from tracecorr.model.kernel_names import demangle_name, label_kernels
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.joins import select_rows, sort_rows
-from tracecorr.align.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
+from tracecorr.clock.joins import select_rows, sort_rows
+from tracecorr.clock.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
 from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.align.clock_map import ClockMap
-from tracecorr.align.refuted import warn_refuted
-from tracecorr.align.rows import select_source
-from tracecorr.align.samples import warn_of_another_run
+from tracecorr.clock.clock_map import ClockMap
+from tracecorr.clock.refuted import warn_refuted
+from tracecorr.clock.rows import select_source
+from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.losses.unreadable import warn_unreadable
 from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.repeated_traces import warn_repeated_traces, warn_skipped_traces

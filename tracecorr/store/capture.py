@@ -24,7 +24,7 @@ from tracecorr.store.ownership import replace_folder
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
 if TYPE_CHECKING:
-    from tracecorr.parse.ftrace.formats import Format
+    from tracecorr.read.ftrace.formats import Format
 
 FORMAT_VERSION = 1
 # Bytes of a name on Linux (NAME_MAX in limits.h).
@@ -149,8 +149,8 @@ class Capture:
         Raises:
             OSError, InputError: the formats cannot be read.
         """
-        from tracecorr.parse.ftrace.perf_records import render_sample
-        from tracecorr.parse.ftrace.shown import render_record
+        from tracecorr.read.ftrace.perf_records import render_sample
+        from tracecorr.read.ftrace.shown import render_record
 
         if file not in self._formats:
             self._formats[file] = self._read_formats(file)

@@ -11,9 +11,9 @@ from typing import Any
 
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError, explain_unwritten, quote_path
-from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
-from tracecorr.parse.kfd.dumps import looks_like_dump
-from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
+from tracecorr.read.ftrace import looks_like_ftrace_text, looks_like_trace_dat
+from tracecorr.read.kfd.dumps import looks_like_dump
+from tracecorr.read.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.capture import Capture, refuse_odd_name, write_info
 from tracecorr.store.likeness import search_amd_log, suggest_use
 from tracecorr.store.log_joining import Arrangement, arrange_logs, join_pieces

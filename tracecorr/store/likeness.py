@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from tracecorr.model.errors import quote_path
-from tracecorr.parse.amdlog import looks_like_amd_log
-from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
-from tracecorr.parse.kfd.dumps import looks_like_dump
-from tracecorr.parse.rocprof import looks_like_rocprof, looks_like_sqlite
+from tracecorr.read.amdlog import looks_like_amd_log
+from tracecorr.read.ftrace import looks_like_ftrace_text, looks_like_trace_dat
+from tracecorr.read.kfd.dumps import looks_like_dump
+from tracecorr.read.rocprof import looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.raw import read_chunks, read_head
 
 _PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from tracecorr.model.kinds import BEGINNINGS, PACKET_KINDS
-from tracecorr.parse.amdlog import read_amd_log
+from tracecorr.read.amdlog import read_amd_log
 from tracecorr.store.raw import open_read_at
 
 # So many bytes of each end are read: some six thousand lines.

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from tracecorr.model.errors import quote_path
-from tracecorr.parse.amdlog.blocks import LogBytes
+from tracecorr.read.amdlog.blocks import LogBytes
 from tracecorr.store import frames
 from tracecorr.store.log_ends import LogEnds, read_ends
 from tracecorr.store.log_order import Border, follows, group_by_threads, judge_border, meet

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tracecorr.parse.amdlog.blocks import LogBytes, find_borders
-from tracecorr.parse.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
-from tracecorr.parse.amdlog.reader import HEAD_BYTES, Reader, State
+from tracecorr.read.amdlog.blocks import LogBytes, find_borders
+from tracecorr.read.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
+from tracecorr.read.amdlog.reader import HEAD_BYTES, Reader, State
 from tracecorr.store import frames
 from tracecorr.store.frames import FrameReader
 from tracecorr.store.parts import StoredPart, write_part

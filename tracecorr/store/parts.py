@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
-from tracecorr.align.rows import fold_column
+from tracecorr.clock.rows import fold_column
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.store.categories import read_categories

@@ -21,7 +21,7 @@ import zstandard
 
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError, explain_unread
-from tracecorr.parse.amdlog.blocks import ByteStream
+from tracecorr.read.amdlog.blocks import ByteStream
 from tracecorr.store import frames
 from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
 from tracecorr.store.ownership import make_folder, replace_file

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.refuted import Refuted, find_refuted
 from tracecorr.analyze.clocks import WIDTH_NS
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_several_clocks, passed, unknown
+from tracecorr.clock.refuted import Refuted, find_refuted
 
 
 def judge(evidence: Evidence) -> Finding:

@@ -10,7 +10,7 @@ from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence, Excuse, find_excuse
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 from tracecorr.model.kinds import COPY_REFUSED
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 _SDMA = ("sdma", "sdma_xgmi", "sdma_by_engine")
 _REMEDY = "record a kernel trace with the CREATE_QUEUE probe (kfd_ioctl_create_queue, type=+40($arg3):u32)"

@@ -8,7 +8,7 @@ from tracecorr.analyze.clocks import find_step_ns, find_untimed
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_queues, passed, unknown
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 
 def judge(evidence: Evidence) -> Finding:

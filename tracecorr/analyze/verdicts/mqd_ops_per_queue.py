@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_queues, passed, unknown
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 _PROBES = "capture with probes on the MQD functions (init_mqd*, update_mqd*)"
 _ONE_TRACE = "record the MQD functions and the ioctls of their threads in one trace"

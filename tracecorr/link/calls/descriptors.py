@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns
-from tracecorr.parse.kfd.ioctls import DRM_TYPE, KFD_TYPE, device_ioctl_name
+from tracecorr.clock.rows import attach_columns
+from tracecorr.read.kfd.ioctls import DRM_TYPE, KFD_TYPE, device_ioctl_name
 
 KFD, DRM, OTHER = "kfd", "drm", "other"
 # How a device is known, the surest first.

@@ -8,7 +8,7 @@ from tracecorr.link.event_args import attach_fields
 from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.model import schema
 from tracecorr.model.kinds import RECORDED
-from tracecorr.parse.kfd.functions import hex_text
+from tracecorr.read.kfd.functions import hex_text
 
 # Old naming up to Linux 6.16 and in the DKMS trees, new naming from 6.17 on.
 _QUEUE = ("drm_sched_job", "drm_sched_job_queue")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import attach_columns
+from tracecorr.clock.rows import attach_columns
 from tracecorr.model.sights import is_counted
-from tracecorr.parse.kfd import ioctl_names
-from tracecorr.parse.kfd.ioctls import list_handlers
+from tracecorr.read.kfd import ioctl_names
+from tracecorr.read.kfd.ioctls import list_handlers
 
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
 KERNEL = ("kfd", "mqd", "amdgpu", "other")

@@ -6,8 +6,8 @@ import polars as pl
 
 from tracecorr.link.event_args import pivot_args
 from tracecorr.model.kinds import DERIVED, INFERRED
-from tracecorr.parse.kfd.fields import decode_mapping, name_value
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, HANDLER_PREFIX, KFD_PREFIX
+from tracecorr.read.kfd.fields import decode_mapping, name_value
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, HANDLER_PREFIX, KFD_PREFIX
 
 # A shorter name of a probe may begin the names of several requests.
 _LEAST_NAME = 5

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.intervals import list_silences
-from tracecorr.align.rows import Places, number_rows
+from tracecorr.clock.bounds import Ints, Mask
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.intervals import list_silences
+from tracecorr.clock.rows import Places, number_rows
 from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
 from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.lossy_files import LineLosses

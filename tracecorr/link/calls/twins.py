@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns, fill_columns
+from tracecorr.clock.rows import attach_columns, fill_columns
 from tracecorr.link.calls.functions import (
     CALLS,
     KERNEL,

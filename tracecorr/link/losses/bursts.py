@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.joins import sort_rows
-from tracecorr.align.rows import Codes
+from tracecorr.clock.joins import sort_rows
+from tracecorr.clock.rows import Codes
 from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.model.kinds import Flag
 

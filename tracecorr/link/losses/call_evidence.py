@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.bounds import Mask
+from tracecorr.clock.bounds import Mask
 from tracecorr.model.kinds import DERIVED, INFERRED, Flag
 
 _BY_CALL = ("call_nesting", "command_in_call", "packet_in_call", "syscall_in_call")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.joins import join_nearest, select_rows, sort_rows
-from tracecorr.align.rows import count_groups
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.joins import join_nearest, select_rows, sort_rows
+from tracecorr.clock.rows import count_groups
 from tracecorr.link.losses.hip_calls import HipCalls
 from tracecorr.link.losses.usual_calls import count_held, list_overfull, number_kinds
-from tracecorr.parse.kfd.ioctls import KFD_PREFIX
+from tracecorr.read.kfd.ioctls import KFD_PREFIX
 
 # Of a request that so few calls of a function hold, and hardly any but those of another one, nothing is usual.
 _RARE = 0.1

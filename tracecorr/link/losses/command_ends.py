@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.joins import join_nearest, select_rows, sort_rows
-from tracecorr.align.rows import count_groups, number_rows
+from tracecorr.clock.bounds import Ints, Mask
+from tracecorr.clock.joins import join_nearest, select_rows, sort_rows
+from tracecorr.clock.rows import count_groups, number_rows
 from tracecorr.link.losses.beginnings import is_late, list_begun
 from tracecorr.model.hip_names import makes_stream
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, SUBMITTED

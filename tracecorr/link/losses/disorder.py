@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.rows import Codes, attach_columns, number_rows, select_marked, split_groups
+from tracecorr.clock.bounds import Ints, Mask
+from tracecorr.clock.rows import Codes, attach_columns, number_rows, select_marked, split_groups
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.losses.open_calls import take_ends
 

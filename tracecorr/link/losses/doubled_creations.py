@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.joins import join_nearest, sort_rows
+from tracecorr.clock.joins import join_nearest, sort_rows
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
-from tracecorr.parse.kfd.fields import decode_mapping
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.fields import decode_mapping
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 _COLUMNS = ("thread", "process", "ts_ns", "err_lo_ns", "err_hi_ns", "layer", "name", "parent")
 

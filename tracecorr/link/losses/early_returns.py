@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.intervals import pair_spans
+from tracecorr.clock.intervals import pair_spans
 from tracecorr.link.losses.captured_calls import BEGIN, END
 from tracecorr.model.kinds import KERNEL_COMMAND, Flag
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import attach_columns, count_groups, number_rows, select_marked
+from tracecorr.clock.bounds import Ints, Mask
+from tracecorr.clock.joins import select_rows
+from tracecorr.clock.rows import attach_columns, count_groups, number_rows, select_marked
 from tracecorr.link.losses.bursts import has_bursts, list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.losses.call_stores import list_misplaced, list_overstored
 from tracecorr.link.losses.command_ends import list_headless

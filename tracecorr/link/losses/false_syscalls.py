@@ -10,16 +10,16 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.intervals import pair_spans
-from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import attach_columns
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.intervals import pair_spans
+from tracecorr.clock.joins import join_nearest, sort_rows
+from tracecorr.clock.rows import attach_columns
 from tracecorr.link.losses.bursts import list_burst_calls
 from tracecorr.link.losses.false_calls import list_longest
 from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.link.losses.store_gaps import list_store_gaps, list_unstored, measure_losses
 from tracecorr.model.kinds import HALF_SEEN, Flag
-from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
+from tracecorr.read.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
 
 _OPERATIONS = [name.removeprefix(KFD_PREFIX).lower() for name in KFD_NAMES.values()]
 _CALLS = ("syscall", "ioctl")

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.bounds import Ints
-from tracecorr.align.rows import Codes, number_rows, select_marked
+from tracecorr.clock.bounds import Ints
+from tracecorr.clock.rows import Codes, number_rows, select_marked
 from tracecorr.model.kinds import HALF_SEEN, Flag
 
 THREAD, FUNCTION = ["file", "thread"], ["file", "name"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import list_groups, select_marked, span_groups
+from tracecorr.clock.rows import list_groups, select_marked, span_groups
 from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun
 from tracecorr.link.losses.command_ends import list_command_ends
 from tracecorr.link.losses.hip_calls import THREAD, HipCalls

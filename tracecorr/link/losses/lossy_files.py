@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.align.rows import count_groups
+from tracecorr.clock.rows import count_groups
 from tracecorr.link.losses.beginnings import is_late, list_begun
 from tracecorr.link.losses.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.losses.command_ends import CommandLines, list_headless, list_unended

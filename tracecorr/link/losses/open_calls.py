@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import attach_columns
+from tracecorr.clock.rows import attach_columns
 from tracecorr.model.kinds import Flag
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.intervals import pair_spans
-from tracecorr.align.rows import number_rows
+from tracecorr.clock.intervals import pair_spans
+from tracecorr.clock.rows import number_rows
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
 

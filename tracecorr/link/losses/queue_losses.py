@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.joins import join_nearest, sort_rows
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.joins import join_nearest, sort_rows
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED, Flag
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 _OUTCOMES = (QUEUE_CREATED, QUEUE_SELECTED)
 # Where more counts are followed by another one, a release or a level does not print what came of them.

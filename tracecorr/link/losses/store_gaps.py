@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Mask
-from tracecorr.align.intervals import pair_spans
-from tracecorr.align.rows import order_by_group, span_groups
+from tracecorr.clock.bounds import Mask
+from tracecorr.clock.intervals import pair_spans
+from tracecorr.clock.rows import order_by_group, span_groups
 from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # A process shows its stores where there are so many for each packet of the log; of so many packets one would be seen,
 # beside those that are.

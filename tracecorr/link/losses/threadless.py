@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns
+from tracecorr.clock.rows import attach_columns
 from tracecorr.link.losses.disorder import mark_displaced
 from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import span_groups
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.joins import join_nearest, sort_rows
+from tracecorr.clock.rows import span_groups
 from tracecorr.model.kinds import PACKET_KINDS
 
 _COLUMNS = ("file", "thread", "offset", "ts_ns", "err_lo_ns", "err_hi_ns", "layer", "name", "source", "clock", "ring")

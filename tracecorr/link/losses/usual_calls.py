@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.bounds import Ints
-from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import count_groups, number_groups, number_rows
+from tracecorr.clock.bounds import Ints
+from tracecorr.clock.joins import select_rows
+from tracecorr.clock.rows import count_groups, number_groups, number_rows
 from tracecorr.model.columns import CAT
 
 # What at least this share of a function's calls does is usual for it.

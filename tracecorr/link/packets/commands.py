@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.joins import join_nearest, select_rows, sort_rows
-from tracecorr.align.rows import Places, number_rows, select_marked
+from tracecorr.clock.joins import join_nearest, select_rows, sort_rows
+from tracecorr.clock.rows import Places, number_rows, select_marked
 from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.packets.nested_commands import return_to_outer

@@ -8,8 +8,8 @@ from difflib import SequenceMatcher
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Ints
-from tracecorr.align.rows import IS_PACKET, attach_columns, fill_columns
+from tracecorr.clock.bounds import Ints
+from tracecorr.clock.rows import IS_PACKET, attach_columns, fill_columns
 
 # Stores and packets of a thread that are laid side by side from a new handle on; more of them tell nothing new.
 _COMPARED = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns
+from tracecorr.clock.rows import attach_columns
 
 # Of the stores on a learned ring, or of an unknown thread, at least this share of those with a packet of their index
 # must lie in its interval.

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.joins import select_rows
+from tracecorr.clock.rows import IS_PACKET, Places, attach_columns, fill_columns
 from tracecorr.link.losses.command_ends import drop_behind_ends
 from tracecorr.link.losses.disorder import drop_displaced
 from tracecorr.link.losses.lossy_files import add_few

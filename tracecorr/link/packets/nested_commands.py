@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.joins import select_rows, sort_rows
+from tracecorr.clock.joins import select_rows, sort_rows
 from tracecorr.model.kinds import GRAPH_COMMAND, KERNEL_COMMAND, MARKERS
 
 # Commands that write one packet which completes a signal, their last one: those before it only wait. Copies write

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET, attach_columns
+from tracecorr.clock.rows import IS_PACKET, attach_columns
 from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun
 from tracecorr.link.losses.late_beginnings import list_late_logs
 from tracecorr.link.packets.packet_losses import list_short_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET
+from tracecorr.clock.rows import IS_PACKET
 from tracecorr.link.losses.command_ends import CommandLines, list_command_ends
 from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.hip_calls import HipCalls

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import NO_HIGH, NO_LOW, Ints
-from tracecorr.align.intervals import list_moments
+from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Ints
+from tracecorr.clock.intervals import list_moments
 from tracecorr.model.kinds import GRAPH_CALL
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.rows import append_rows, attach_args
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.rows import append_rows, attach_args
 from tracecorr.model import schema
 from tracecorr.model.kinds import MIGRATIONS
 

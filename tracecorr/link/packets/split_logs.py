@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import span_groups
+from tracecorr.clock.rows import span_groups
 
 
 def number_logs(packets: pl.DataFrame) -> pl.DataFrame:

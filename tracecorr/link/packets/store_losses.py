@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.joins import join_nearest, sort_rows
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.joins import join_nearest, sort_rows
 
 # Where more dispatches show such a store, the log does not print all packets.
 _MOST_RUNG = 0.5

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.bounds import Ints
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.rows import number_rows
+from tracecorr.clock.bounds import Ints
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.rows import number_rows
 
 
 def span_stores(packets: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET, attach_columns
+from tracecorr.clock.rows import IS_PACKET, attach_columns
 from tracecorr.link.packets.packet_losses import list_short_files
 
 _WRITER, _RING = ["process", "thread", "ring"], ["process", "ring"]

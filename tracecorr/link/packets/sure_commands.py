@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.joins import select_rows, sort_rows
-from tracecorr.align.rows import (
+from tracecorr.clock.joins import select_rows, sort_rows
+from tracecorr.clock.rows import (
     count_groups,
     list_groups,
     number_groups,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.intervals import pair_spans
+from tracecorr.clock.intervals import pair_spans
 from tracecorr.link.queues.intercepted_queues import list_intercepting, may_intercept
 from tracecorr.model.kinds import DERIVED, INFERRED
 

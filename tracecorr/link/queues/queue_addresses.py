@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET, attach_args, attach_columns
+from tracecorr.clock.rows import IS_PACKET, attach_args, attach_columns
 from tracecorr.link.event_args import pivot_args
 from tracecorr.model.kinds import BEGINNINGS, QUEUE_CREATED, QUEUE_DELETED
 

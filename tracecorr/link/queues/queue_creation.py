@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.joins import select_rows
+from tracecorr.clock.joins import select_rows
 from tracecorr.link.event_args import pivot_args
 from tracecorr.model.sights import is_counted
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]
 _DRIVER_LAYERS = ["ioctl", "kfd", "mqd"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.cooperative import find_shared
+from tracecorr.clock.cooperative import find_shared
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED
 
 _RING = ["process", "ring"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups, number_rows, select_groups
+from tracecorr.clock.rows import IS_PACKET, Places, list_groups, number_groups, number_rows, select_groups
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.link.queues.creation_joins import join_creations
@@ -13,8 +13,8 @@ from tracecorr.link.queues.intercepted_queues import is_intercepted
 from tracecorr.link.queues.queue_ends import add_ends, merge_shared
 from tracecorr.link.queues.ring_owners import OF_LOG, UNNAMED, name_one_process
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
-from tracecorr.parse.kfd.fields import QUEUE_TYPES
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.fields import QUEUE_TYPES
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # Lines of threads that share a queue change places by less than so many packets.
 _OUT_OF_ORDER = 64

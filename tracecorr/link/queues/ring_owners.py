@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.joins import join_nearest, sort_rows
+from tracecorr.clock.joins import join_nearest, sort_rows
 
 OF_LOG = pl.col("source") == "amd_log"
 # No process has this key.

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr import native
-from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import fill_columns, list_groups, number_rows, select_marked
+from tracecorr.clock.joins import join_nearest, sort_rows
+from tracecorr.clock.rows import fill_columns, list_groups, number_rows, select_marked
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.hip_names import makes_stream

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.evidence import list_made
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.evidence import list_made
 from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # One creation could be anybody's; more creations or ioctls than these make the answer no surer.
 _LEAST, _MOST, _MOST_IOCTLS = 2, 200, 1_000

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET
+from tracecorr.clock.rows import IS_PACKET
 from tracecorr.link.threads.doorbell_times import bracket_lines, find_slack, list_untimely
 from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
 from tracecorr.model.kinds import DERIVED, INFERRED

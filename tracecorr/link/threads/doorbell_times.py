@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import NO_LOW, Ints
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.clock_map import MAX_RATE
-from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
-from tracecorr.align.rows import number_groups
-from tracecorr.align.steps import COARSEST_NS, UNTIMED
+from tracecorr.clock.bounds import NO_LOW, Ints
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.clock_map import MAX_RATE
+from tracecorr.clock.intervals import bracket_doorbells, list_moments, span_batches
+from tracecorr.clock.rows import number_groups
+from tracecorr.clock.steps import COARSEST_NS, UNTIMED
 from tracecorr.link.threads.lives import LOG_THREAD
 
 # Pairs of a store and a line that are asked for one offset together; of many, so many such windows tell enough.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns, fill_columns, fold_constants, number_rows, select_marked
+from tracecorr.clock.rows import attach_columns, fill_columns, fold_constants, number_rows, select_marked
 from tracecorr.link.threads.lives import LOG_THREAD, number_lives
 from tracecorr.link.threads.thread_map import Identities
 

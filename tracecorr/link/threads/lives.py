@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tracecorr.align.rows import attach_columns
+from tracecorr.clock.rows import attach_columns
 
 # Added to a pid or tid for each earlier life of the number; what the kernel gives out is below it.
 LIFE = 2**32

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import attach_args
+from tracecorr.clock.rows import attach_args
 
 _CALLS = ("clone", "clone3")
 # CLONE_THREAD and CLONE_SETTLS (sched.h of the kernel).

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from tracecorr.align.rows import list_groups
+from tracecorr.clock.rows import list_groups
 from tracecorr.link.threads.doorbell_threads import match_doorbells, no_matches, select_lines, select_stores
 from tracecorr.link.threads.lives import LIFE, LOG_THREAD, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.threads.thread_creation import list_clone_addresses
 from tracecorr.link.threads.thread_owners import NO_NAME, list_births
 from tracecorr.model import schema
 from tracecorr.model.kinds import INFERRED, RECORDED
-from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
 ROBUST_LIST_OFFSET = 0x2E0

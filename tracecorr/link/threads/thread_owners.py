@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns
+from tracecorr.clock.rows import attach_columns
 from tracecorr.link.threads.told_lives import Life, Lives, begin_of, read_lives
 
 OWNER_COLUMNS = ("file", "offset", "stamp_ns", "end_stamp_ns", "tid", "pid", "comm", "name", "result", "clock")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.evidence import IS_CREATE_PROBE, list_created_rings
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.evidence import IS_CREATE_PROBE, list_created_rings
 from tracecorr.link.threads.creation_threads import match_creations
 from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.align.rows import attach_args
+from tracecorr.clock.rows import attach_args
 
 # Records of a CPU whose clock is behind may seem older than their thread; no number is given out again so soon.
 SLACK_NS = 5_000_000

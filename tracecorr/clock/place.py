@@ -1,0 +1,152 @@
+"""Place the rows of every source on the common clock, with the error of each time."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tracecorr import native
+from tracecorr.clock.bounds import Ints
+from tracecorr.clock.clock_map import ClockMap
+from tracecorr.clock.rows import Codes, list_constants, number_rows
+from tracecorr.model.kinds import Flag
+
+_U32_MAX = 2**32 - 1
+_TIMES = ("stamp_ns", "end_stamp_ns", "step_lo_ns", "step_hi_ns", "file", "offset", "flags")
+# What the times on the common clock stand for from here on.
+_SPENT = ("end_stamp_ns", "step_lo_ns")
+
+
+def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
+    """Return `records` in time order with `event`, `ts_ns`, `dur_ns`, `err_lo_ns`, `err_hi_ns`, `flags`.
+
+    Args:
+        records: part events with `source`, `step_lo_ns` and `step_hi_ns` (how far the source's rounding
+            puts the true time below and above a stamp). What the caller does not hold is freed column by column.
+        maps: a clock map for every `source:clock` of the records.
+    """
+    times = records.select(_TIMES)
+    codes, first = number_rows(records, ["source", "clock"])
+    clocks = records.select("source", "clock")[first]
+    # A capture without any file names no clock, but its rows have the same columns.
+    keys = [f"{source}:{clock or 'unknown'}" for source, clock in clocks.cast(pl.String).iter_rows()]
+    fitting = [maps[key] for key in keys] or [ClockMap("same_clock")]
+    placed = _place(times, fitting[0]) if len(fitting) == 1 else _place_each(times, codes, fitting)
+    # Stamps that are on the common clock already are put in order once.
+    own = len(fitting) == 1 and _is_common(fitting[0]) and not times["stamp_ns"].null_count()
+    time = "stamp_ns" if own else "ts_ns"
+    columns = [pl.concat([records.drop(*_SPENT, "flags"), placed.drop("ts_ns") if own else placed], how="horizontal")]
+    del records, times, codes, placed
+    ordered = _in_order(columns.pop(), time)
+    return ordered.select(pl.all().exclude("ts_ns"), ts_ns=time, event=pl.int_range(pl.len()))
+
+
+def _place_each(times: pl.DataFrame, codes: Codes, maps: list[ClockMap]) -> pl.DataFrame:
+    """Place rows of several clocks; row i is on clock `maps[codes[i]]`."""
+    rows = [np.flatnonzero(codes == code) for code in range(len(maps))]
+    placed = pl.concat(_place(times[own], clock) for own, clock in zip(rows, maps, strict=True))
+    return placed[np.argsort(np.concatenate(rows))]
+
+
+def _list_moves(placed: pl.DataFrame, time: str) -> tuple[Ints, Ints]:
+    """Return the places whose row changes when all are in order, and the row that comes to each."""
+    keys = [placed[name].to_numpy() for name in (time, "file", "offset")]
+    places = native.find_unordered(*keys)
+    rows = places[np.lexsort([key[places] for key in reversed(keys)])]
+    is_moved = rows != places
+    return places[is_moved], rows[is_moved]
+
+
+def _in_order(placed: pl.DataFrame, time: str) -> pl.DataFrame:
+    places, order = _list_moves(placed, time)
+    if not len(places):
+        return placed
+    names, many = placed.columns, 2 * len(places) > placed.height
+    if many:
+        moved, order = order, np.arange(placed.height)
+        order[places] = moved
+    to, rows = (pl.Series(numbers.astype(np.uint32)) for numbers in (places, order))
+    del places, order
+    ordered = placed.select(list_constants(placed))
+    columns = [placed.drop_in_place(name) for name in names if name not in ordered.columns]
+    del placed
+    # One after the other, so that only one of them is in memory twice; where few rows move, and nobody else holds a
+    # column, none is.
+    taken = []
+    while columns:
+        column = columns.pop()
+        taken.append(column.gather(rows) if many else column.scatter(to, column.gather(rows)))
+        del column
+    return pl.concat([pl.DataFrame(taken), ordered], how="horizontal").select(names)
+
+
+def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
+    """Return ts_ns, dur_ns, err_lo_ns, err_hi_ns and flags of rows of one clock."""
+    stamps, ends = _filled_stamps(piece), piece["end_stamp_ns"]
+    offset, below, above = _offset_at(clock, stamps)
+    end_offset, _, _ = _offset_at(clock, ends.fill_null(stamps) if clock.curve else ends)
+    timeless = piece["stamp_ns"].null_count() > 0
+    # What is the same in all rows stays a literal, which takes no memory.
+    placed = piece.select(
+        "flags", "stamp_ns", ts_ns=_shifted(pl.lit(stamps), offset, clock),
+        end_ns=_shifted(pl.col("end_stamp_ns"), end_offset, clock),
+        err_lo_ns=_error("step_lo_ns", below, clock, timeless=timeless),
+        err_hi_ns=_error("step_hi_ns", above, clock, timeless=timeless),
+    )  # fmt: skip
+    return placed.select(
+        "ts_ns", "err_lo_ns", "err_hi_ns", dur_ns=_duration(placed, timeless=timeless), flags=_flags(placed, clock)
+    )
+
+
+def _offset_at(clock: ClockMap, stamps: pl.Series) -> tuple[pl.Expr, ...]:
+    """Return offset, and how far the true offset may lie below and above it, at each stamp."""
+    if clock.curve is None:
+        return pl.lit(clock.shift_ns), pl.lit(0), pl.lit(0)
+    return tuple(pl.lit(pl.Series(values)) for values in clock.offset_at(stamps.to_numpy()))
+
+
+def _is_common(clock: ClockMap) -> bool:
+    return clock.curve is None and not clock.shift_ns
+
+
+def _shifted(stamps: pl.Expr, offset: pl.Expr, clock: ClockMap) -> pl.Expr:
+    # What need not be moved is not copied.
+    return stamps if _is_common(clock) else stamps + offset
+
+
+def _duration(placed: pl.DataFrame, *, timeless: bool) -> pl.Expr:
+    """Return end minus start; null where the start has no time, or lies behind the end."""
+    lasted = placed["end_ns"] - placed["ts_ns"]
+    dur = pl.lit(lasted)
+    whole = pl.when(dur >= 0).then(dur) if (lasted < 0).any() else dur
+    return pl.when(pl.col("stamp_ns").is_not_null()).then(whole) if timeless else whole
+
+
+def _error(step: str, width: pl.Expr, clock: ClockMap, *, timeless: bool) -> pl.Expr:
+    if not clock.aligned:
+        return pl.lit(None, pl.UInt32)
+    whole = (pl.col(step) + width).clip(upper_bound=_U32_MAX).cast(pl.UInt32)
+    return pl.when(pl.col("stamp_ns").is_not_null()).then(whole) if timeless else whole
+
+
+def _flags(placed: pl.DataFrame, clock: ClockMap) -> pl.Expr:
+    flags = pl.col("flags").fill_null(0)
+    clamped = ((pl.col("err_lo_ns") == _U32_MAX) | (pl.col("err_hi_ns") == _U32_MAX)).fill_null(False)
+    for rows, flag in (
+        (pl.col("stamp_ns").is_null(), Flag.NO_TIME), (pl.lit(not clock.aligned), Flag.UNALIGNED),
+        (clamped, Flag.ERROR_CLAMPED),
+    ):  # fmt: skip
+        if placed.select(rows.any()).item():
+            flags = flags | pl.when(rows).then(int(flag)).otherwise(0).cast(pl.UInt16)
+    return flags
+
+
+def _filled_stamps(piece: pl.DataFrame) -> pl.Series:
+    """Return the stamps; a record without a time stands where its file has it: behind the record before it."""
+    if not piece["stamp_ns"].null_count():
+        return piece["stamp_ns"]
+    order = piece.select(pl.arg_sort_by("file", "offset")).to_series()
+    filled = piece["stamp_ns"].gather(order).forward_fill().backward_fill().fill_null(0).to_numpy()
+    stamps = np.empty_like(filled)
+    stamps[order.to_numpy()] = filled
+    return pl.Series(stamps)

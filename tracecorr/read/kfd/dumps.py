@@ -1,0 +1,287 @@
+"""Read the dumps of debugfs `kfd/hqds`, `kfd/mqds` and `kfd/rls` into rows of table `hqd`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+
+from tracecorr.model import schema
+from tracecorr.read.kfd import registers
+from tracecorr.read.kfd.runlists import list_runlist_queues
+from tracecorr.read.kfd.sections import Section, Words, cut_sections, read_words, split_dumps
+
+# MQDs of compute queues start with this header (kfd_mqd_manager_v9.c to _v12.c) and are 0x800 bytes long;
+# their copy of the CP registers starts at byte 0x200.
+_MQD_HEADER, _MQD_WORDS, _MQD_REGISTERS = 0xC0310800, 0x800 // 4, 0x200 // 4
+_KINDS = {"hiq": "hqds", "cp": "hqds", "sdma": "hqds", "stopped": "hqds", "process": "mqds", "mqd": "mqds"}
+_FIRST_LINE = re.compile(rb"^ +0{8}:", re.MULTILINE)
+_MQD_TYPES = {b"Compute queue": "cp", b"SDMA queue": "sdma", b"DIQ": "diq"}
+
+
+@dataclass(frozen=True)
+class Dump:
+    """Hold what one dump says.
+
+    Args:
+        kind: `hqds`, `mqds` or `rls`; None when nothing in it tells.
+        rows: rows of `schema.HQD`, without the columns that a capture adds.
+        ledger: rows of `schema.LEDGER`; their bytes add up to the size of the dump.
+    """
+
+    kind: str | None
+    rows: pl.DataFrame
+    ledger: pl.DataFrame
+
+
+def looks_like_dump(head: bytes) -> bool:
+    """Tell whether the first bytes of a file are a dump of the KFD's queues."""
+    return any(s.kind not in ("words", "blank", "other") for s in cut_sections(head))
+
+
+def read_dumps(data: bytes, file: int = 0) -> list[Dump]:
+    """Read the dumps of a file: one, or several behind each other.
+
+    Args:
+        data: its bytes.
+        file: key of the file.
+
+    Returns: at least one dump; the numbers of their logical queues differ.
+    """
+    dumps: list[Dump] = []
+    logical = 0
+    for sections in split_dumps(cut_sections(data)):
+        dump = _read_dump(data, sections, file)
+        rows = dump.rows.with_columns(pl.col("logical") + pl.lit(logical, pl.UInt32))
+        dumps.append(replace(dump, rows=rows))
+        logical += rows["logical"].n_unique()
+    return dumps
+
+
+def _read_dump(data: bytes, sections: list[Section], file: int) -> Dump:
+    kind = next((_KINDS[s.kind] for s in sections if s.kind in _KINDS), None)
+    if kind is None and any(s.kind == "node" for s in sections):
+        kind = "rls" if any(s.kind in ("words", "note") for s in sections) else "hqds"
+    reader = _Reader(data)
+    for section in sections:
+        reader.take(section)
+    reader.drop_head()
+    rows = schema.HQD.conform(
+        reader.rows().with_columns(pl.lit(kind).alias("dump"), pl.lit(file, pl.UInt16).alias("file"))
+    )
+    return Dump(kind, number_logical_queues(rows), reader.ledger(file))
+
+
+def number_logical_queues(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return `rows` of one dump with `logical`: the slots of all XCCs that serve one queue share a number.
+
+    A running queue is (gpu_id, vmid, pq_base); an MQD and a runlist entry are told by their own place. Stale
+    and unused slots and the kernel's HIQ are no queues of a process.
+    """
+    keys = ["gpu_id", "type", "vmid", "pq_base", "pid", "mqd"]
+    state = pl.col("state").cast(pl.String)
+    # What does not tell queues apart in its kind of dump is left out of the key.
+    running = state == "active"
+    keyed = rows.select(
+        "type", "gpu_id",
+        *(pl.when(running).then(name).alias(name) for name in ("vmid", "pq_base")),
+        *(pl.when(~running).then(name).alias(name) for name in ("pid", "mqd")),
+        wanted=state.is_in(["active", "described", "listed"]) & (pl.col("type").cast(pl.String) != "hiq"),
+    )  # fmt: skip
+    numbers = keyed.filter("wanted").select(keys).unique(maintain_order=True).with_row_index("number")
+    found = keyed.join(numbers, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return rows.with_columns(found.select(pl.when("wanted").then("number").alias("logical"))["logical"])
+
+
+@dataclass
+class _Head:
+    """The last heading: which block the next hex lines are."""
+
+    kind: str
+    columns: dict[str, object]
+    section: Section
+    parts: list[tuple[Words, Words]] = field(default_factory=list)
+
+
+class _Reader:
+    """Collect the blocks of each kind, then decode each kind at once."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._node: dict[str, object] = {}
+        self._slots: set[tuple[object, ...]] = set()
+        self._pid: int | None = None
+        self._queues: Counter[object] = Counter()
+        self._head: _Head | None = None
+        self._cp: list[tuple[dict[str, object], Words]] = []
+        self._sdma: list[tuple[dict[str, object], tuple[Words, Words]]] = []
+        self._cp_mqds: list[tuple[dict[str, object], Words]] = []
+        self._sdma_mqds: list[tuple[dict[str, object], Words]] = []
+        self._listed: list[dict[str, object]] = []
+        self._account: dict[tuple[str, str], list[int]] = {}
+
+    def take(self, section: Section) -> None:
+        """Add one section."""
+        if section.kind == "words":
+            self._take_words(section)
+            return
+        self.drop_head()
+        if section.kind in ("odd", "other"):
+            self._count("queue_of_unknown_type" if section.kind == "odd" else "no_line_of_a_dump", section)
+            return
+        self._count("", section)
+        start: Callable[[Section], None] | None = getattr(self, f"_start_{section.kind}", None)
+        if start:
+            start(section)
+
+    def drop_head(self) -> None:
+        """Count a heading that no hex lines followed: the dump was cut there."""
+        if self._head is not None and self._head.kind != "rls":
+            self._move("", "heading_without_registers", self._head.section)
+        self._head = None
+
+    def _start_node(self, section: Section) -> None:
+        node, gpu = section.fields
+        self._node, self._slots = {"kfd_node": int(node or b"0"), "gpu_id": int(gpu or b"0", 16)}, set()
+        self._head = _Head("rls", dict(self._node), section)
+
+    def _start_hiq(self, section: Section) -> None:
+        self._start_bank("hiq", section)
+
+    def _start_cp(self, section: Section) -> None:
+        self._start_bank("cp", section)
+
+    def _start_bank(self, kind: str, section: Section) -> None:
+        # Kernels before 6.5 name no instance: they know devices of one XCC only.
+        xcc, pipe, slot = (int(f or b"0") for f in section.fields)
+        self._leave_node(kind, xcc, pipe, slot)
+        self._head = _Head(kind, {**self._node, "type": kind, "xcc": xcc, "pipe": pipe, "slot": slot}, section)
+
+    def _start_sdma(self, section: Section) -> None:
+        engine, slot = (int(f or b"0") for f in section.fields)
+        self._leave_node("sdma", engine, slot)
+        self._head = _Head("sdma", {**self._node, "type": "sdma", "pipe": engine, "slot": slot}, section)
+
+    def _leave_node(self, *slot: object) -> None:
+        """Forget the node where one of its slots comes again: the line that names the next one lacks."""
+        if slot in self._slots:
+            self._node, self._slots = {}, set()
+        self._slots.add(slot)
+
+    def _start_process(self, section: Section) -> None:
+        self._pid = int(section.fields[0] or b"0")
+
+    def _start_mqd(self, section: Section) -> None:
+        name, gpu = section.fields
+        number = self._queues[self._pid]
+        self._queues[self._pid] += 1
+        columns = {"gpu_id": int(gpu or b"0", 16), "type": _MQD_TYPES[name or b""], "pid": self._pid, "mqd": number}
+        self._head = _Head("mqd", columns, section)
+
+    def _take_words(self, section: Section) -> None:
+        head, self._head = self._head, None
+        if head is not None and head.kind == "mqd" and head.columns["type"] == "sdma":
+            section = self._drop_strange_mqds(section)
+        addresses, values = read_words(self._data[section.offset : section.offset + section.size])
+        reason = "registers_without_heading"
+        if head is not None:
+            place = {**head.columns, "offset": head.section.offset}
+            reason = self._keep(head.kind, place, addresses, values)
+        self._count(reason, section)
+
+    def _drop_strange_mqds(self, section: Section) -> Section:
+        """Return the lines of the first MQD: behind a compute queue of several XCCs the driver shows an SDMA queue's
+        and as many of its neighbours in memory, whosever they are (pqm_debugfs_mqds, Linux 6.5 to 7.2)."""
+        lines = self._data[section.offset : section.offset + section.size]
+        starts = [line.start() for line in _FIRST_LINE.finditer(lines)]
+        if len(starts) < 2:
+            return section
+        own = starts[1]
+        self._count("mqds_of_other_queues", replace(section, offset=section.offset + own, size=section.size - own))
+        return replace(section, size=own)
+
+    def _keep(self, kind: str, place: dict[str, object], addresses: Words, values: Words) -> str:
+        """Put a block where its kind is decoded; return why it cannot be, or nothing."""
+        if kind in ("cp", "hiq"):
+            if not registers.cp_is_whole(addresses):
+                return "not_the_56_registers_of_gfx9_to_gfx12"
+            answered = registers.has_answered(values)
+            if answered:
+                self._cp.append((place, values))
+            return "" if answered else "registers_did_not_answer"
+        if kind == "sdma":
+            if not registers.sdma_is_whole(addresses):
+                return "sdma_block_cut_short"
+            answered = registers.has_answered(values)
+            if answered:
+                self._sdma.append((place, (addresses, values)))
+            return "" if answered else "registers_did_not_answer"
+        if kind == "rls":
+            self._listed += [
+                {**place, "type": q.type, "mqd": i, "doorbell": q.doorbell, "mqd_base": q.mqd_base, "pipe": q.engine,
+                 "state": "listed"}
+                for i, q in enumerate(list_runlist_queues(values))
+            ]  # fmt: skip
+            return ""
+        return self._keep_mqd(place, addresses, values)
+
+    def _keep_mqd(self, place: dict[str, object], addresses: Words, values: Words) -> str:
+        starts = np.flatnonzero(addresses == 0)
+        blocks = np.split(values, starts[1:])
+        gapless = bool((np.diff(addresses.astype(np.int64)) == 4).sum() == len(addresses) - len(starts))
+        if place["type"] == "sdma":
+            if not gapless or len(values) < registers.SDMA_REGISTERS:
+                return "mqd_cut_short"
+            self._sdma_mqds.append((place, values))
+            return ""
+        if not gapless or any(len(b) != _MQD_WORDS for b in blocks):
+            return "mqd_cut_short"
+        if any(int(b[0]) != _MQD_HEADER for b in blocks):
+            return "no_compute_mqd_of_gfx9_to_gfx12"
+        first, last = _MQD_REGISTERS, _MQD_REGISTERS + registers.CP_REGISTERS
+        banks = [b[first:last] for b in blocks]
+        if len({registers.find_ring(bank) for bank in banks}) > 1:
+            return "mqd_cut_short"  # the line that names the next queue lacks
+        self._cp_mqds += [({**place, "xcc": xcc}, bank) for xcc, bank in enumerate(banks)]
+        return ""
+
+    def rows(self) -> pl.DataFrame:
+        """Return the decoded blocks in the order of the dump."""
+        cp = np.array([w for _, w in self._cp], dtype=np.uint32).reshape(-1, registers.CP_REGISTERS)
+        mqd = np.array([w for _, w in self._cp_mqds], dtype=np.uint32).reshape(-1, registers.CP_REGISTERS)
+        frames = [
+            _beside([p for p, _ in self._cp], registers.decode_cp(cp)),
+            _beside([p for p, _ in self._sdma], registers.decode_sdma([w for _, w in self._sdma])),
+            _beside([p for p, _ in self._cp_mqds], registers.decode_cp(mqd, of_mqd=True)),
+            _beside([p for p, _ in self._sdma_mqds], registers.decode_sdma_mqd([w for _, w in self._sdma_mqds])),
+            _beside(self._listed, pl.DataFrame()),
+        ]
+        every = pl.concat([schema.HQD.empty(), *(schema.HQD.conform(f) for f in frames)])
+        return every.sort("offset", "mqd", "xcc", maintain_order=True)
+
+    def ledger(self, file: int) -> pl.DataFrame:
+        """Return the account of all bytes."""
+        rows = [(*key, *counts) for key, counts in self._account.items() if counts[1]]
+        names = ["outcome", "reason", "records", "bytes"]
+        frame = pl.DataFrame(rows, schema=names, orient="row") if rows else pl.DataFrame(schema=names)
+        return schema.LEDGER.conform(frame.with_columns(pl.lit(file).alias("file"), pl.lit("hqd").alias("source")))
+
+    def _count(self, reason: str, section: Section, sign: int = 1) -> None:
+        counts = self._account.setdefault(("skipped" if reason else "used", reason), [0, 0])
+        counts[0] += sign
+        counts[1] += sign * section.size
+
+    def _move(self, old: str, new: str, section: Section) -> None:
+        self._count(old, section, -1)
+        self._count(new, section)
+
+
+def _beside(places: list[dict[str, object]], decoded: pl.DataFrame) -> pl.DataFrame:
+    if not places:
+        return schema.HQD.empty()
+    own = pl.DataFrame(places, infer_schema_length=None)
+    return pl.concat([own, decoded], how="horizontal") if decoded.width else own

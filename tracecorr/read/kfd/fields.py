@@ -1,0 +1,59 @@
+"""What numbers in arguments of KFD ioctls and offsets of its mmaps mean (kfd_ioctl.h, KFD 1.11 to 1.23)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.read.kfd.ioctls import HANDLER_PREFIX
+
+# queue_type of kfd_ioctl_create_queue_args; inside the driver the numbers are others.
+QUEUE_TYPES = {0: "compute_pm4", 1: "sdma", 2: "compute_aql", 3: "sdma_xgmi", 4: "sdma_by_engine"}
+_MEMORY = {
+    0: "VRAM", 1: "GTT", 2: "USERPTR", 3: "DOORBELL", 4: "MMIO_REMAP", 23: "CONTIGUOUS", 24: "EXT_COHERENT",
+    25: "UNCACHED", 26: "COHERENT", 27: "AQL_QUEUE_MEM", 28: "NO_SUBSTITUTE", 29: "PUBLIC", 30: "EXECUTABLE",
+    31: "WRITABLE",
+}  # fmt: skip
+_DBG_TRAP = (
+    "ENABLE", "DISABLE", "SEND_RUNTIME_EVENT", "SET_EXCEPTIONS_ENABLED", "SET_WAVE_LAUNCH_OVERRIDE",
+    "SET_WAVE_LAUNCH_MODE", "SUSPEND_QUEUES", "RESUME_QUEUES", "SET_NODE_ADDRESS_WATCH", "CLEAR_NODE_ADDRESS_WATCH",
+    "SET_FLAGS", "QUERY_DEBUG_EVENT", "QUERY_EXCEPTION_INFO", "GET_QUEUE_SNAPSHOT", "GET_DEVICE_SNAPSHOT",
+)  # fmt: skip
+_EVENT_TYPES = (
+    "SIGNAL", "NODECHANGE", "DEVICESTATECHANGE", "HW_EXCEPTION", "SYSTEM_EVENT", "DEBUG_EVENT", "PROFILE_EVENT",
+    "QUEUE_EVENT", "MEMORY",
+)  # fmt: skip
+_NUMBERED: dict[tuple[str, str], dict[int, str]] = {
+    ("create_queue", "type"): QUEUE_TYPES,
+    ("create_queue", "qtype"): QUEUE_TYPES,
+    ("set_debug_trap", "op"): dict(enumerate(_DBG_TRAP)),
+    ("svm", "op"): {0: "SET_ATTR", 1: "GET_ATTR"},
+    ("create_event", "event_type"): dict(enumerate(_EVENT_TYPES)),
+    ("wait_events", "wait_result"): {0: "COMPLETE", 1: "TIMEOUT", 2: "FAIL"},
+    ("set_xnack_mode", "xnack"): {0xFFFFFFFF: "QUERY", (1 << 64) - 1: "QUERY", 0: "OFF", 1: "ON"},
+}
+_MAPPINGS = {0: "mmio", 1: "reserved_memory", 2: "events_page", 3: "doorbells"}
+
+
+def name_value(function: str, key: str, value: int) -> str | None:
+    """Return what `value` means in the field `key` that a probe on `function` read; None where it is a plain number.
+
+    Args:
+        function: `kfd_ioctl_create_queue`, `kfd_ioctl_alloc_memory_of_gpu`, ...
+        key: name of the field as the probe gives it: `type`, `flags`, `op`, ...
+    """
+    call = function.removeprefix(HANDLER_PREFIX)
+    if (call, key) == ("alloc_memory_of_gpu", "flags"):
+        names = [_MEMORY.get(bit, f"bit_{bit}") for bit in range(64) if value >> bit & 1]
+        return "|".join(names) or None
+    return _NUMBERED.get((call, key), {}).get(value)
+
+
+def decode_mapping(offset: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Return what an mmap of /dev/kfd maps, and the gpu_id that it names (null for the events page).
+
+    Args:
+        offset: UInt64 byte offset given to mmap: bits 63:62 the kind, bits 61:46 the gpu_id.
+    """
+    kind = (offset // 2**62).replace_strict(_MAPPINGS, return_dtype=pl.String, default=None)
+    gpu_id = offset // 2**46 % 2**16
+    return kind, pl.when(gpu_id != 0).then(gpu_id)

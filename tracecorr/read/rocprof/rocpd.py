@@ -1,0 +1,196 @@
+"""The rocpd database of rocprofv3 (ROCm 6.4 and later; its default since 7.0).
+
+Layout: `rocpd_tables.sql` of rocprofiler-sdk, schema version 3. Each process has its own tables `rocpd_NAME_GUID`
+(GUID with underscores); a database that was merged has several sets. Times stand in the row (`start`, `end`) or, in
+one release of the schema, in `rocpd_timestamp` (`start_id`, `end_id`) with the thread and queue in `rocpd_track`:
+what is there decides.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from tracecorr.model.errors import InputError
+from tracecorr.model.parts import Block
+from tracecorr.read.rocprof.reader import make_blocks
+from tracecorr.read.rocprof.records import Field, Record, classify
+from tracecorr.read.rocprof.repeated import RepeatedRecords
+from tracecorr.read.rocprof.sqlite_rows import MAGIC, ReadAt, count_bytes, locate_rows
+
+_REQUIRED = ("rocpd_string", "rocpd_event")
+# SQLite's own messages and names can hold damaged bytes, too.
+_DAMAGES = (sqlite3.DatabaseError, UnicodeDecodeError)
+_KINDS = ("region", "sample", "kernel_dispatch", "memory_copy", "memory_allocate")
+
+
+def looks_like_sqlite(head: bytes) -> bool:
+    """Tell whether a file is an SQLite database."""
+    return head.startswith(MAGIC)
+
+
+def check_rocpd(connection: sqlite3.Connection, head: bytes, size: int, name: str) -> None:
+    """Make sure that a database is whole and holds tables of rocpd.
+
+    Args:
+        connection: the open database.
+        head: first bytes of its file.
+        size: of its file, in bytes.
+        name: of the file, for the message.
+
+    Raises:
+        InputError: it is damaged, or of another program.
+    """
+    told = count_bytes(head)
+    if size < told:
+        raise InputError(f"{name} is cut short: {size} of {told} bytes", "copy it again, or run rocprofv3 again")
+    try:
+        sets = _list_sets(connection)
+    except _DAMAGES as error:
+        raise InputError(f"{name} is a damaged database: {error}", "copy it again, or run rocprofv3 again") from error
+    if not sets:
+        raise InputError(
+            f"{name} is an SQLite database without the tables of rocpd (rocpd_string, rocpd_event)",
+            "name the *_results.db of rocprofv3 --output-format rocpd",
+        )
+
+
+def read_rocpd(
+    connection: sqlite3.Connection, read_at: ReadAt, size: int, file: int, repeated: RepeatedRecords | None = None
+) -> Iterator[Block]:
+    """Yield the rows of a rocpd database: kernels, copies, memory, HIP and HSA calls, marks.
+
+    Args:
+        connection: the database, open for reading only.
+        read_at: returns bytes of the same file by offset and size.
+        size: of the file, in bytes.
+        file: key of `files`.
+        repeated: what the other files of the capture hold, None where there is no other.
+
+    Yields:
+        Blocks; the place of a row is that of its cell in the file.
+    """
+    yield from make_blocks(partial(_read_records, connection, read_at, size), file, repeated)
+
+
+def _read_records(connection: sqlite3.Connection, read_at: ReadAt, size: int) -> Iterator[Record]:
+    told, reason = 0, "tables, indexes and names of the database"
+    try:
+        for tables in _list_sets(connection):
+            for kind in _KINDS:
+                for record in _read_table(connection, read_at, tables, kind):
+                    told += record.length
+                    yield record
+    except _DAMAGES:
+        reason = "damaged database: nothing behind the damage is read"
+    if told < size:
+        yield Record(0, size - told, {}, reason=reason)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Name the tables of one process: `name` -> columns."""
+
+    suffix: str
+    columns: dict[str, set[str]]
+
+    def has(self, name: str, column: str = "id") -> bool:
+        return column in self.columns.get(name, set())
+
+    def of(self, name: str) -> str:
+        """Return the table's name, quoted for SQL."""
+        return '"' + f"rocpd_{name}{self.suffix}".replace('"', '""') + '"'
+
+
+def _list_sets(connection: sqlite3.Connection) -> list[_Tables]:
+    names = [n for (n,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    suffixes = sorted(n.removeprefix("rocpd_string") for n in names if n.startswith("rocpd_string"))
+    sets = []
+    for suffix in suffixes:
+        columns = {}
+        for name in names:
+            if name.startswith("rocpd_") and name.endswith(suffix):
+                rows = connection.execute("SELECT name FROM pragma_table_info(?)", (name,))
+                columns[name.removeprefix("rocpd_").removesuffix(suffix)] = {c for (c,) in rows}
+        sets.append(_Tables(suffix, columns))
+    return [s for s in sets if all(s.has(name.removeprefix("rocpd_")) for name in _REQUIRED)]
+
+
+def _read_table(connection: sqlite3.Connection, read_at: ReadAt, tables: _Tables, kind: str) -> Iterator[Record]:
+    if not tables.has(kind):
+        return
+    name = f"rocpd_{kind}{tables.suffix}"
+    root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+    places = locate_rows(read_at, root)
+    cursor = connection.execute(_select(tables, kind))
+    columns = [c[0] for c in cursor.description][1:]
+    for rowid, *values in cursor:
+        if rowid in places:
+            offset, length = places[rowid]
+            yield classify(offset, length, dict(zip(columns, map(_plain, values), strict=True)))
+
+
+def _plain(value: object) -> Field:
+    return value if isinstance(value, str | int) else None
+
+
+def _select(tables: _Tables, kind: str) -> str:
+    """Return the query of a table's rows with the columns that the CSV tables have."""
+    track = tables.has(kind, "track_id") and tables.has("track")
+    owner = "T" if track else "R"
+    joins = [f"LEFT JOIN {tables.of('event')} E ON E.id = R.event_id"]
+    joins += [f"LEFT JOIN {tables.of('track')} T ON T.id = R.track_id"] if track else []
+    times, time_joins = _times(tables, kind)
+    joins += time_joins
+
+    def number(column: str, source: str = owner) -> str:
+        table = "track" if source == "T" else kind
+        return f"{source}.{column}" if tables.has(table, column) else "NULL"
+
+    def told(table: str, column: str, key: str, fallback: str) -> str:
+        """Return the value behind a foreign key, or the key itself."""
+        if not tables.has(table, column) or key == "NULL":
+            return fallback
+        return f"COALESCE((SELECT {column} FROM {tables.of(table)} X WHERE X.id = {key}), {fallback})"
+
+    name = told("string", "string", number("name_id", "R"), "NULL")
+    if kind == "sample" and not tables.has("sample", "name_id"):
+        name = told("string", "string", number("name_id", "T"), "NULL")
+    if kind == "memory_allocate" and tables.has(kind, "level"):
+        name = "R.level || '_' || R.type"
+    has_text = tables.has("event", "extdata")
+    message = "CASE WHEN JSON_VALID(E.extdata) THEN JSON_EXTRACT(E.extdata, '$.message') END" if has_text else "NULL"
+    selected = {
+        "Kind": told("string", "string", "E.category_id", "'MEMORY'" if kind == "memory_allocate" else "''"),
+        "Process_Id": told("info_process", "pid", number("pid"), number("pid")),
+        "Thread_Id": told("info_thread", "tid", number("tid"), number("tid")),
+        "Correlation_Id": "E.stack_id" if tables.has("event", "stack_id") else "NULL",
+        "Stream_Id": number("stream_id"),
+        "Queue_Id": number("queue_id"),
+        "Agent_Id": told("info_agent", "absolute_index", number("agent_id"), "NULL"),
+        "Dispatch_Id": number("dispatch_id", "R"),
+        "Kernel_Name": told("info_kernel_symbol", "display_name", number("kernel_id", "R"), "NULL"),
+        "Name": f"COALESCE({message}, {name})" if kind in ("region", "sample") else name,
+        "Size": number("size", "R"),
+        "Start_Timestamp": times[0],
+        "End_Timestamp": times[1],
+    }
+    columns = ", ".join(f'{value} AS "{key}"' for key, value in selected.items())
+    return f"SELECT R.id, {columns} FROM {tables.of(kind)} R {' '.join(joins)} ORDER BY R.id"
+
+
+def _times(tables: _Tables, kind: str) -> tuple[tuple[str, str], list[str]]:
+    """Return the expressions of start and end, and the joins that they need."""
+    if kind == "sample":
+        if tables.has(kind, "timestamp"):
+            return ("R.timestamp", "R.timestamp"), []
+        return ("S.value", "S.value"), [f"LEFT JOIN {tables.of('timestamp')} S ON S.id = R.timestamp_id"]
+    if tables.has(kind, "start"):
+        return ("R.start", 'R."end"'), []
+    stamps = tables.of("timestamp")
+    return ("S.value", "F.value"), [
+        f"LEFT JOIN {stamps} S ON S.id = R.start_id",
+        f"LEFT JOIN {stamps} F ON F.id = R.end_id",
+    ]

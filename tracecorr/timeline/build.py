@@ -1,0 +1,260 @@
+"""Build what the timeline draws from the tables of a capture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from tracecorr import native
+from tracecorr.model import schema
+from tracecorr.model.errors import CaptureError
+from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
+from tracecorr.model.results import is_failed
+from tracecorr.model.sights import is_counted
+from tracecorr.store.coverage import measure_coverage
+from tracecorr.store.keys import Tables
+from tracecorr.store.memory import kept_memory
+from tracecorr.timeline import drawn, levels
+from tracecorr.timeline.kinds import Kinds
+from tracecorr.timeline.lanes import KEY, QUEUE_LINES, Group, Lane, Plan, name_owners, plan_lanes
+from tracecorr.timeline.placing import place_rows, stack
+
+MAX_RANGES = 2000
+_SLICE = 1 << 18  # rows
+_KIND_COLUMNS = ("layer", "name", "evidence", "result", "process", "thread", "gpu", "queue", "kernel", "sub")
+_EXTRA_COLUMNS = (*KEY, "style", "label")
+_BY_KEY: dict[str, Any] = {"on": list(KEY), "how": "left", "nulls_equal": True, "maintain_order": "left"}
+_EVENT_KINDS = ("event", *_KIND_COLUMNS[:-1])
+# Where a row is drawn; of `native.Drawn`.
+_EVENT_PLACES = {"event": "event", "start": "ts_ns", "lasted": "dur_ns", "depth": "depth", "flags": "flags"}
+_PIECE_PLACES = ("event", "start", "end", "depth")
+# Clock samples have an error, dumps of hardware queues a place.
+_DRAWN_COLUMNS = (*_EVENT_KINDS, "ts_ns", "dur_ns", "depth", "flags", "err_lo_ns", "err_hi_ns", "file", "offset")
+
+
+@dataclass(frozen=True)
+class Views:
+    """Hold what the timeline draws of one capture; times in ns since `t0_ns`.
+
+    Args:
+        t0_ns: start of the capture, CLOCK_MONOTONIC.
+        length_ns: from the first start to the last end.
+        events: number of events.
+        names: drawn names, by the codes in the records.
+        values: sorted values, by the codes in the records of counters.
+        place: record (of the finest level) of each event; of a second sight of a call that of the row that counts.
+        minimap: events per bin over the whole capture: `all` and `packets`.
+        ranges: spans over all lanes: losses, times without a kernel trace, clock samples.
+    """
+
+    t0_ns: int
+    length_ns: int
+    events: int
+    lanes: list[Lane]
+    groups: list[Group]
+    names: list[str]
+    values: npt.NDArray[np.float64]
+    pyramid: levels.Pyramid
+    place: levels.I32
+    minimap: dict[str, list[int]]
+    ranges: list[dict[str, Any]] = field(default_factory=list)
+
+    def find(self, event: int) -> tuple[int, int, int, int]:
+        """Return lane, depth row, name code and start of an event."""
+        at = int(self.place[event])
+        finest = self.pyramid.finest
+        track = np.searchsorted(finest.begin, [at], side="right").astype(np.int32) - 1
+        lane, row = self.pyramid.lane_row(track)
+        return int(lane[0]), int(row[0]), int(finest.name[at]), int(finest.start[at])
+
+
+def list_drawn_columns(events: pl.DataFrame) -> tuple[str, ...]:
+    """Return what `build_views` reads of the table `events`: of second sights of calls the row that counts, too."""
+    return _DRAWN_COLUMNS if events.select(is_counted().all()).item() else (*_DRAWN_COLUMNS, "parent")
+
+
+@kept_memory()
+def build_views(tables: Tables) -> Views:
+    """Return what the timeline draws; reads the columns that are drawn, nothing else.
+
+    Args:
+        tables: gives the table of a capture by its name.
+    """
+    owners = name_owners(*(tables(t).collect() for t in ("processes", "threads", "queues", "gpus")))
+    pieces = drawn.extra_pieces(tables)
+    events, kinds, number = _read_events(tables)
+    codes, piece_kinds, piece_number = _number_pieces(pieces)
+    names, kinds = _label(_part_queue_lines(_readable(kinds)), tables("kernels").collect())
+    names, piece_kinds = _name_extra(names, _readable(piece_kinds))
+    plan = plan_lanes(pl.concat([kinds.select(KEY), piece_kinds.select(KEY)]).unique(maintain_order=True), owners)
+    values, names_of = _number_values(pieces)
+    count, twins = len(events), _list_twins(tables)
+    events[twins["event"].to_numpy()] = len(number)
+    rows = [(_list_events(tables, events), _tell(kinds, number, plan))]
+    told = _tell(piece_kinds, piece_number, plan)
+    rows += [(_list_piece(*piece), told) for piece in zip(pieces, codes, names_of, strict=True)]
+    placement = place_rows(rows, plan.lanes, count)
+    del rows, events, pieces, codes, names_of  # large
+    pyramid, place = stack(placement, plan.lanes, values), placement.placed.place
+    place[twins["event"].to_numpy()] = place[twins["parent"].to_numpy()]
+    return Views(
+        placement.t0_ns, placement.length_ns, count, plan.lanes, plan.groups, names, values, pyramid, place,
+        placement.minimap, _ranges(tables, placement.t0_ns),
+    )  # fmt: skip
+
+
+def _read_events(tables: Tables) -> tuple[levels.I32, pl.DataFrame, levels.I32]:
+    """Return the provisional numbers of the kinds of the events, the kinds, and their final numbers."""
+    events, subs = tables("events").select(_EVENT_KINDS), _list_subs(tables)
+    kinds = Kinds(_KIND_COLUMNS)
+    # Batch by batch: arrays of a few MB are used again, large ones cost more time in the kernel than here.
+    batches = events.collect_batches(chunk_size=_SLICE, maintain_order=True)
+    codes = [kinds.add(_add_subs(batch, subs)) for batch in batches]
+    codes.append(kinds.add(_add_subs(events.head(0).collect(), subs)))  # where there is no batch
+    return np.concatenate(codes), *kinds.settle()
+
+
+def _list_events(tables: Tables, kind: levels.I32) -> native.Drawn:
+    """Return the events as they are drawn, given the provisional numbers of their kinds."""
+    rows = tables("events").select(pl.col(column).alias(name) for name, column in _EVENT_PLACES.items()).collect()
+    if rows.height != len(kind):
+        raise CaptureError("the tables were written anew while they were read", "open the capture again")
+    return native.Drawn(kind, _to_arrow(rows))
+
+
+def _to_arrow(rows: pl.DataFrame) -> dict[str, pa.Array]:
+    return {column.name: column.rechunk().to_arrow() for column in rows.iter_columns()}
+
+
+def _list_twins(tables: Tables) -> pl.DataFrame:
+    """Return the second sights of calls, which are in no lane: event, parent (the row that counts)."""
+    events = tables("events")
+    if "parent" not in events.collect_schema():
+        return pl.DataFrame(schema={"event": pl.Int64, "parent": pl.Int64})
+    return events.filter(~is_counted()).select("event", "parent").drop_nulls().collect()
+
+
+def _number_pieces(pieces: list[pl.DataFrame]) -> tuple[list[levels.I32], pl.DataFrame, levels.I32]:
+    """Return the provisional numbers of the kinds of each piece, the kinds, and their final numbers."""
+    kinds = Kinds(_EXTRA_COLUMNS)
+    codes = [kinds.add(piece) for piece in pieces]
+    return codes, *kinds.settle()
+
+
+def _number_values(pieces: list[pl.DataFrame]) -> tuple[npt.NDArray[np.float64], list[levels.I32 | None]]:
+    """Return the sorted values of the counters, and the number of each row's; None = the piece has no values."""
+    found = [piece["value"] for piece in pieces]
+    groups = [None if c.null_count() else native.number_values(c.to_arrow(), np.zeros(len(c), np.uint8)) for c in found]
+    few = [column.gather(group[1] if group else []).to_numpy() for column, group in zip(found, groups, strict=True)]
+    values = np.unique(np.concatenate(few))
+    own = [np.searchsorted(values, each).astype(np.int32) for each in few]
+    return values, [each.take(group[0]) if group else None for each, group in zip(own, groups, strict=True)]
+
+
+def _list_piece(piece: pl.DataFrame, kind: levels.I32, name: levels.I32 | None) -> native.Drawn:
+    return native.Drawn(kind, _to_arrow(piece.select(_PIECE_PLACES)), name)
+
+
+def _tell(kinds: pl.DataFrame, number: levels.I32, plan: Plan) -> native.Told:
+    """Return what provisional numbers of kinds tell; the one behind them is of no lane."""
+    placed = kinds.join(plan.lane_of, **_BY_KEY)
+    lane, label, style = (placed[name].to_numpy()[number] for name in ("lane", "label", "style"))
+    none = np.int32(len(plan.lanes))
+    return native.Told(
+        np.append(lane, none), np.append(label, np.int32(0)), np.append(style, np.uint8(0)), HALF_SEEN, levels.HALF_SEEN
+    )
+
+
+def _list_subs(tables: Tables) -> pl.DataFrame:
+    """Return event, sub of the copies, which are told apart by their engine."""
+    engine = pl.format("engine {}", pl.col("engine").cast(pl.String)).cast(schema.CAT)
+    copies = tables("launches").filter(pl.col("engine").is_not_null()).select("event", sub=engine).collect()
+    return copies.unique("event", keep="first", maintain_order=True)
+
+
+def _add_subs(events: pl.DataFrame, subs: pl.DataFrame) -> pl.DataFrame:
+    """Return the events with `sub`: evictions and faults of a process are told apart by their GPU."""
+    if subs.is_empty():
+        events = events.with_columns(sub=pl.lit(None, schema.CAT))
+    else:
+        events = events.join(subs, on="event", how="left", maintain_order="left")
+    if not (events["layer"] == "smi").any():
+        return events
+    stop = (pl.col("layer") == "smi") & pl.col("process").is_not_null() & pl.col("gpu").is_not_null()
+    gpu = pl.format("GPU {}", "gpu").cast(schema.CAT)
+    return events.with_columns(sub=pl.when(stop).then(gpu).otherwise("sub"))
+
+
+def _readable(kinds: pl.DataFrame) -> pl.DataFrame:
+    return kinds.with_columns(pl.col("layer", "sub").cast(pl.String))
+
+
+def _part_queue_lines(kinds: pl.DataFrame) -> pl.DataFrame:
+    """Return the kinds with a `sub` for what the log tells of queues: a lane of packets holds nothing else."""
+    packet = pl.col("name").cast(pl.String).is_in(PACKET_KINDS)
+    return kinds.with_columns(
+        sub=pl.when((pl.col("layer") == "aql") & ~packet).then(pl.lit(QUEUE_LINES)).otherwise("sub")
+    )
+
+
+def _label(kinds: pl.DataFrame, kernels: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
+    """Return the dictionary of drawn names, and `kinds` with the code of its name and its style."""
+    kernel_name = {r["kernel"]: r["display"] or r["name"] for r in kernels.iter_rows(named=True)}
+    texts = []
+    for layer, name, kernel in kinds.select("layer", pl.col("name").cast(pl.String), "kernel").iter_rows():
+        is_kernel = kernel is not None and layer in ("aql", "gpu")
+        texts.append((kernel_name.get(kernel, name) if is_kernel else name) or "?")
+    # The order of the kinds may differ from run to run.
+    codes = {text: code for code, text in enumerate(sorted(set(texts)))}
+    inferred = (pl.col("evidence").cast(pl.String) == INFERRED).fill_null(value=False)
+    failed = is_failed(pl.col("result").cast(pl.String))
+    style = pl.when(inferred).then(levels.INFERRED).otherwise(0) + pl.when(failed).then(levels.FAILED).otherwise(0)
+    return list(codes), kinds.with_columns(
+        pl.Series("label", [codes[text] for text in texts], pl.Int32), style=style.cast(pl.UInt8)
+    )
+
+
+def _name_extra(names: list[str], kinds: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
+    """Return the dictionary of drawn names with those of the kinds, and `kinds` with the codes of their names."""
+    codes = {name: code for code, name in enumerate(names)}
+    texts = kinds["label"].cast(pl.String)
+    for text in texts.unique(maintain_order=True).drop_nulls():
+        codes.setdefault(text, len(codes))
+    return list(codes), kinds.with_columns(texts.replace_strict(codes, default=0, return_dtype=pl.Int32))
+
+
+def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
+    """Return losses, times without a trace, clock samples: spans over all lanes, at most `MAX_RANGES` of a kind."""
+    # What lacks before a log's first line has no start of its own.
+    losses = tables("losses").with_columns(pl.col("from_ns").fill_null(t0)).filter(pl.col("to_ns") >= pl.col("from_ns"))
+    out = []
+    for r in losses.sort("from_ns").head(MAX_RANGES).collect().iter_rows(named=True):
+        # What lacks of the log is counted by what shows that it lacks.
+        least = "at least " if str(r["source"]) == "amd_log" else ""
+        told = f"{least}{r['count']:,} records lost" if r["count"] else "records lost"
+        told = "parts of records lost" if r["count"] == 0 else told
+        where = "" if r["cpu"] is None else f" on CPU {r['cpu']}"
+        out.append({"kind": "loss", "from": r["from_ns"] - t0, "to": r["to_ns"] - t0, "text": f"{told}{where}"})
+    out += _list_untraced(tables, t0)
+    marks = tables("events").filter(pl.col("name") == "clock_sync")
+    for ts, lo, hi in marks.select("ts_ns", "err_lo_ns", "err_hi_ns").head(MAX_RANGES).collect().iter_rows():
+        out.append({"kind": "clock", "from": ts - t0 - (lo or 0), "to": ts - t0 + (hi or 0), "text": "clock sample"})
+    return out
+
+
+def _list_untraced(tables: Tables, t0: int) -> list[dict[str, Any]]:
+    """Return the spans of the HIP log before the first record of the kernel trace, and after its last one."""
+    span = measure_coverage(tables)
+    if span is None:
+        return []
+    begin, end = min(span.trace_from_ns, span.log_to_ns), max(span.trace_to_ns, span.log_from_ns)
+    ends = (
+        (span.late_ns, span.log_from_ns, begin, "before the first record of the kernel trace"),
+        (span.early_ns, end, span.log_to_ns, "after the last record of the kernel trace"),
+    )
+    return [{"kind": "untraced", "from": a - t0, "to": b - t0, "text": text} for ns, a, b, text in ends if ns]
