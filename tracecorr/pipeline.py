@@ -15,8 +15,7 @@ from tracecorr.clock.evidence import ClockEvidence
 from tracecorr.clock.place import place_records
 from tracecorr.clock.rows import number_rows, select_source
 from tracecorr.clock.steps import find_steps, widen_reads
-from tracecorr.link.losses.trace_losses import list_trace_losses
-from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
+from tracecorr.link.damage import list_unreadable
 from tracecorr.link.packets.doorbell_rings import fill_store_rings
 from tracecorr.link.packets.packet_index import complete_indexes
 from tracecorr.link.packets.signals import add_gpu_times
@@ -185,7 +184,6 @@ def _build_tables(
     missing = list_missing_bytes(capture.path, capture.info["files"])
     ledger = pl.concat([parts.small("ledger"), missing])
     dropped, spans = list_recorded_losses(capture.info, complete_losses(capture.info, ledger, losses))
-    damaged = list_damaged(ledger)
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(
         held.pop(),
@@ -195,10 +193,8 @@ def _build_tables(
         aligned,
         parts.small("hqd"),
         gpus,
-        _list_unproven(capture),
-        damaged,
-        list_trace_losses(pl.concat([losses, spans]), damaged),
-        losses.filter(pl.col("source") == "amd_log"),
+        ledger,
+        pl.concat([losses, spans]),
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
@@ -258,7 +254,7 @@ def _map_threads(
 def _fit(
     rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    whole = _complete_packets(rows, parts, identities, capture)
+    whole = _complete_packets(rows, parts, identities)
     del rows  # large; what is left of it is taken apart, if nothing else holds its columns
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
     guessed = frozenset(identities.threads.filter(pl.col("evidence") == INFERRED)["thread"])
@@ -266,17 +262,11 @@ def _fit(
     return records, fit_clocks(evidence)
 
 
-def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture) -> pl.DataFrame:
+def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities) -> pl.DataFrame:
     """Return the rows with their processes and threads, and packets and doorbell stores with ring and index."""
     named, unplaced = name_rings(attach_identities(rows, identities), parts.args)
-    counted = complete_indexes(named, _list_unproven(capture), unplaced)
+    counted = complete_indexes(named, unplaced)
     return check_indexes(fill_store_rings(counted))
-
-
-def _list_unproven(capture: Capture) -> list[int]:
-    """Return the logs that were put together of pieces of which it is not proven that no line lacks between them."""
-    files = capture.info["files"]
-    return [entry["file"] for entry in files if not all(piece["proven"] for piece in entry.get("pieces", []))]
 
 
 def _known_gpus(capture: Capture) -> pl.DataFrame:
