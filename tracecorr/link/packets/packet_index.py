@@ -56,6 +56,9 @@ def _list_late(records: pl.DataFrame) -> pl.Series:
     of_log = pl.col("source") == "amd_log"
     begins = records.filter(pl.col("name").is_in(BEGINNINGS)).select("file", _LOG_OF_PROCESS, begun_ns="stamp_ns")
     packets = records.filter(IS_PACKET & of_log).select("file", _LOG_OF_PROCESS, "stamp_ns")
+    # Up to ROCm 4.5 these lines name no process.
+    unnamed = records.filter(pl.col("name").is_in(BEGINNINGS) & pl.col("process").is_null()).select("file")
+    packets = packets.join(unnamed, on="file", how="anti")
     first = packets.join(begins, on=["file", "log"], how="anti").group_by("log").agg(pl.col("stamp_ns").min())
     begins = begins.group_by("log").agg(pl.col("begun_ns").min())
     both = first.join(begins, on="log", how="left")
