@@ -15,8 +15,8 @@ def clean_verb() -> None:
     Captures that run, and other users of tracefs, are not touched. Each capture does this at its start, too.
     Exit status: 0 nothing is left, 1 something cannot be removed yet, 3 it was not called as root.
     """
-    from tracecorr.capture.called_by_root import call_as_root
-    from tracecorr.capture.undo import list_running, restore_leftovers
+    from tracecorr.capture.tracefs.undo import list_running, restore_leftovers
+    from tracecorr.capture.workload.invoker import call_as_root
     from tracecorr.model.errors import MachineError
 
     if os.geteuid() != 0:

@@ -11,7 +11,7 @@ import typer
 from tracecorr.cli.console import show
 
 if TYPE_CHECKING:
-    from tracecorr.capture.offer import Offer
+    from tracecorr.capture.plan.plan import Offer
 
 # Without these there is no capture at all.
 _NEEDED = ("rights", "process numbers", "tracefs", "instances")
@@ -33,10 +33,10 @@ def doctor_verb(
     Each line says yes, partly or no, why, and the command that mends it.
     Exit status: 0 a capture is possible, 3 it is not.
     """
-    from tracecorr.capture.containers import container_pid
-    from tracecorr.capture.invoker import find_invoker
-    from tracecorr.capture.machine import probe_machine
-    from tracecorr.capture.workload import AttachedProcess
+    from tracecorr.capture.plan.machine import probe_machine
+    from tracecorr.capture.workload.engines import container_pid
+    from tracecorr.capture.workload.host import AttachedProcess
+    from tracecorr.capture.workload.invoker import find_invoker
     from tracecorr.model.errors import InputError
 
     if container is not None and pid is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracecorr.capture.invoker import Invoker, find_invoker
+from tracecorr.capture.workload.invoker import Invoker, find_invoker
 from tracecorr.store.ownership import give_folder
 
 

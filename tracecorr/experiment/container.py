@@ -8,8 +8,8 @@ import secrets
 import subprocess
 from collections.abc import Mapping
 
-from tracecorr.capture.containers import find_engine
-from tracecorr.capture.invoker import find_invoker
+from tracecorr.capture.workload.engines import find_engine
+from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.experiment.interrupts import hold_interrupts
 
 _MARK = "tracecorr-output"
