@@ -149,7 +149,7 @@ def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: 
     import polars as pl
 
     from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
-    from tracecorr.analyze.markdown import render_table
+    from tracecorr.analyze.report.markdown import render_table
 
     queues, counts = list_logical_queues(rows), count_slots(rows)
     lines: list[str] = []
