@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tracecorr.cli.completion import complete_captures
-from tracecorr.cli.console import ForcePageOption, HtmlOption, open_capture, refuse_page, write_page
+from tracecorr.cli.console import ForcePageOption, HtmlOption, open_capture, refuse_page, show, write_page
 from tracecorr.model.errors import InputError
 
 
@@ -43,6 +43,7 @@ def compare_verb(
         figures = draw_comparison_figures(sides[0].tables, sides[1].tables)
         write_page(html, render_comparison_html(comparison, figures))
         return
-    typer.echo(
-        json.dumps(comparison.as_dict(), indent=1, allow_nan=False) if as_json else render_comparison(comparison)
-    )
+    if as_json:
+        typer.echo(json.dumps(comparison.as_dict(), indent=1, allow_nan=False))
+    else:
+        show(render_comparison(comparison), keep="\n")

@@ -18,6 +18,7 @@ from tracecorr.cli.console import (
     refuse_idle,
     refuse_page,
     say,
+    show,
     write_page,
 )
 
@@ -63,8 +64,10 @@ def report_verb(
         from tracecorr.analyze.report.html import draw_report_figures, render_report_html
 
         write_page(html, render_report_html(report, draw_report_figures(capture.table)))
+    elif as_json:
+        typer.echo(json.dumps(report.as_dict(), indent=1, allow_nan=False))
     else:
-        typer.echo(json.dumps(report.as_dict(), indent=1, allow_nan=False) if as_json else render_markdown(report))
+        show(render_markdown(report), keep="\n")
     if check:
         status = check_verdicts(report.verdicts, strict)
         if status:

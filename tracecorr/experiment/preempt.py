@@ -1,4 +1,4 @@
-"""Ctrl-C during an experiment: the terminal sends it to the running command, too, which is given time to end."""
+"""Run the workloads of a preemption experiment: alone, one after the other, together; on the host or in a container."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from pathlib import Path
 import polars as pl
 
 from tracecorr.analyze.experiment import APART, STAMPS, TOGETHER, as_rows, measure_overhead
-from tracecorr.capture.containers import find_engine
-from tracecorr.capture.invoker import Invoker, find_invoker
+from tracecorr.capture.workload.engines import find_engine
+from tracecorr.capture.workload.invoker import Invoker, find_invoker
 from tracecorr.model.errors import InputError, MachineError, TracecorrError
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
@@ -158,9 +158,9 @@ def _output_paths(folder: str, roles: tuple[str, ...]) -> dict[str, str]:
 
 
 def _split_outputs(stdout: bytes) -> dict[str, bytes]:
-    """Return the output of each workload from what `join_script` printed.
+    """Return the output of each workload from what `_join_script` printed.
 
-    >>> split_outputs(b"tracecorr-output high\\na\\n\\ntracecorr-output low\\nb\\n")
+    >>> _split_outputs(b"tracecorr-output high\\na\\n\\ntracecorr-output low\\nb\\n")
     {'high': b'a\\n\\n', 'low': b'b\\n'}
     """
     parts = _PART.split(stdout)[1:]
@@ -172,7 +172,7 @@ def _run_in_container(container: str, script: str, folder: str) -> subprocess.Co
 
     Args:
         container: name or id.
-        script: what `join_script` gave.
+        script: what `_join_script` gave.
         folder: of the phase, inside the container.
 
     Raises:

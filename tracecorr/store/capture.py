@@ -69,7 +69,7 @@ class Capture:
             raise CaptureError(
                 f"no right to read {path / 'capture.json'}: {error.strerror}", explain_denied(error)
             ) from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise describe_absent(path, list_captures(path if path.is_dir() else path.parent)) from error
         if version != FORMAT_VERSION:
             raise CaptureError(
@@ -185,9 +185,9 @@ class Capture:
 
     def _raw_path(self, file: int) -> Path:
         homes = {int(entry["file"]): Path(entry.get("capture", self.path)) for entry in self.info["files"]}
-        root = (homes[file] / "raw").resolve()
-        path = (homes[file] / self._files()[file]).resolve()
-        if not path.is_relative_to(root):
+        home = homes[file].resolve()
+        path = (home / self._files()[file]).resolve()
+        if not path.is_relative_to(home / "raw"):  # `raw` itself is no link either
             raise CaptureError(f"file {file} of {self.path} lies outside its raw folder", "import the files again")
         return path
 

@@ -12,6 +12,7 @@ from tracecorr.analyze.report.parts import Report, Section
 from tracecorr.analyze.values import count_of, plain_rows, render_heading, render_ns, render_value
 from tracecorr.analyze.verdicts import Verdict
 from tracecorr.analyze.verdicts.model import Finding
+from tracecorr.model.printable import printable
 
 _MAX_ROWS = 40
 _MAX_TEXT = 80
@@ -235,4 +236,4 @@ def _row(cells: Iterable[str]) -> str:
 
 def _cell(text: str, max_text: int | None) -> str:
     short = text if max_text is None or len(text) <= max_text else f"{text[: max_text - 3]}..."
-    return short.replace("|", "\\|").replace("\n", " ")
+    return printable(short).replace("|", "\\|")
