@@ -181,7 +181,7 @@ class Capture:
         return _count_lines(path, offset) + 1
 
     def _raw_path(self, file: int) -> Path:
-        return self.raw_path(next(entry for entry in self.info["files"] if int(entry["file"]) == file))
+        return self.raw_path({int(entry["file"]): entry for entry in self.info["files"]}[file])
 
     def raw_path(self, entry: Mapping[str, Any]) -> Path:
         """Return where a raw file is.
@@ -194,7 +194,7 @@ class Capture:
         """
         home = Path(entry.get("capture", self.path)).resolve()
         path = (home / str(entry["path"])).resolve()
-        if (home / "raw").is_symlink() or not path.is_relative_to(home / "raw"):
+        if not path.is_relative_to(home / "raw"):  # `raw` itself is no link either
             raise CaptureError(
                 f"file {entry['file']} of {self.path} lies outside its raw folder", "import the files again"
             )
