@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.measure import Cost
-from tracecorr.capture.drain import list_cpus
+from tracecorr.capture.tracefs.drain import list_cpus
 from tracecorr.export.trace_dat import write_kernel_trace
 from tracecorr.read.ftrace import read_ftrace_pages, read_ftrace_text
 from tracecorr.store.importing import import_files
