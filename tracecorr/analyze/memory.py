@@ -128,7 +128,7 @@ def summarize_copies(events: pl.LazyFrame, launches: pl.LazyFrame, kernels: pl.L
     """
     parts = (_engine_copies(launches), _host_steps(events), _blits(launches, kernels))
     return collect(pl.concat(parts, how="diagonal_relaxed")).sort(
-        ["bytes", "copies", "path"], descending=[True, True, False], nulls_last=True
+        ["bytes", "copies", "path", "engine"], descending=[True, True, False, False], nulls_last=True
     )
 
 

@@ -68,9 +68,8 @@ class Answers:
     def __init__(self, opened: Opened) -> None:
         """Answer about `opened`."""
         capture = opened.index.capture
-        files = capture.table("files").select(pl.col("source").cast(pl.String)).collect()
         self._evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
-        self._rest = list_sections(self._evidence, set(files["source"].drop_nulls()))
+        self._rest = list_sections(self._evidence)
         self._known: dict[str, Section] = {}
         self._lock = threading.Lock()
 
