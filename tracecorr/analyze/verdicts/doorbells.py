@@ -166,7 +166,7 @@ def _compute_uses_doorbell(evidence: Evidence) -> Finding:
     intercepted = counts["intercepted_packets"]
     if intercepted:
         return unknown(
-            f"{intercepted} packets went to queues that a profiler intercepts: their doorbells are no hardware doorbells",
+            f"{intercepted} packets went to queues that a profiler intercepts: their doorbells are not hardware",
             "run without a profiler", counts,
         )  # fmt: skip
     if counts["recorded"] < packets:
