@@ -175,7 +175,7 @@ _KERNELS = "dispatch"  # the kind of packets that start a kernel, but for those 
 _TOLD = {"pid": "process", "tid": "tid", "gpu": "gpu"}
 _NAMED = (("gpus", "gpu", "gpu_id"), ("streams", "stream", "handle"))
 _NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
-# Functions of the driver, and rows of its SMI events.
+# Functions of the driver, and its SMI events.
 _EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTION$"
 
 
