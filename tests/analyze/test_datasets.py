@@ -13,8 +13,8 @@ from synthetic_run import make_run
 
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.answers import Report, Section
 from tracecorr.analyze.report.markdown import describe_summary
-from tracecorr.analyze.report.parts import Report, Section
 from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.pipeline import correlate, import_files, make_dataset

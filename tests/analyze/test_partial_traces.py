@@ -10,8 +10,8 @@ from synthetic_run import make_run
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.evidence import Evidence, name_partial
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.answers import Answer
 from tracecorr.analyze.report.markdown import render_comparison
-from tracecorr.analyze.report.parts import Answer
 
 _KILLED = {
     "state": "killed", "problems": ["the capture was killed: what it had not stored is missing, and its exit status"],

@@ -17,8 +17,8 @@ from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import find_enclosing_ioctls, summarize_mqd_operations, summarize_queue_creation
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.answers import Answer
 from tracecorr.analyze.report.markdown import render_markdown
-from tracecorr.analyze.report.parts import Answer
 from tracecorr.analyze.report.questions import answer_questions
 from tracecorr.analyze.verdicts import judge_capture
 

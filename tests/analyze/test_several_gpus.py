@@ -11,7 +11,7 @@ from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.owners import summarize_gpus, summarize_processes
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.report.parts import Answer
+from tracecorr.analyze.report.answers import Answer
 from tracecorr.analyze.report.questions import answer_questions
 from tracecorr.analyze.verdicts import judge_capture
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.report.parts import Answer, Section
+from tracecorr.analyze.report.answers import Answer, Section
 from tracecorr.analyze.report.questions import answer_questions, explain_failures
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading

@@ -42,7 +42,7 @@ from tracecorr.analyze.latency import LOG_MOMENTS, summarize_paths
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.memory import summarize_copies
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams
-from tracecorr.analyze.report.parts import Section
+from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts import Verdict, judge_capture

@@ -12,7 +12,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.losses import count_at_least
 from tracecorr.analyze.queues import count_doubled
-from tracecorr.analyze.report.parts import Report, Section
+from tracecorr.analyze.report.answers import Report, Section
 from tracecorr.analyze.report.questions import answer_questions, explain_failures
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.run_facts import describe_run

@@ -11,8 +11,8 @@ from plotly.offline import get_plotlyjs
 
 from tracecorr.analyze.compare import Comparison
 from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.report.answers import Report, Section
 from tracecorr.analyze.report.markdown import describe_summary
-from tracecorr.analyze.report.parts import Report, Section
 from tracecorr.analyze.values import plain_rows, render_heading, render_value
 from tracecorr.analyze.verdicts import Verdict
 

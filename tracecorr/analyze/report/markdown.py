@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.compare import Comparison
-from tracecorr.analyze.report.parts import Report, Section
+from tracecorr.analyze.report.answers import Report, Section
 from tracecorr.analyze.values import count_of, plain_rows, render_heading, render_ns, render_value
 from tracecorr.analyze.verdicts import Verdict
 from tracecorr.analyze.verdicts.model import Finding

@@ -17,7 +17,7 @@ from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.owners import node_of
 from tracecorr.analyze.queue_creation import list_doorbell_pages
 from tracecorr.analyze.queues import count_doubled, count_streams_at_once, explain_doubled, summarize_queues
-from tracecorr.analyze.report.parts import Answer
+from tracecorr.analyze.report.answers import Answer
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED, RECORDED

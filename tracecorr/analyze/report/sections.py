@@ -39,7 +39,7 @@ from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summari
 from tracecorr.analyze.memory import summarize_copies, summarize_memory
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams, summarize_queues, summarize_streams
-from tracecorr.analyze.report.parts import Section
+from tracecorr.analyze.report.answers import Section
 from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
 
 GLOSSARY = {

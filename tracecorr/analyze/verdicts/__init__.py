@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tracecorr.analyze.evidence import Evidence, Thresholds
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.values import count_of
-from tracecorr.analyze.verdicts import creation, doorbells, engines, scheduling, trust
+from tracecorr.analyze.verdicts import copies, creation, doorbells, scheduling, trust
 from tracecorr.analyze.verdicts.model import MAX_EVENTS, RECORD_WHOLE, Claim, Finding, Outcome, Verdict
 from tracecorr.model.errors import InputError
 
@@ -88,7 +88,7 @@ __all__ = ["CLAIMS", "Outcome", "Thresholds", "Verdict", "judge_capture"]
 CLAIMS: tuple[Claim, ...] = (
     *trust.CLAIMS,
     *doorbells.CLAIMS,
-    *engines.CLAIMS,
+    *copies.CLAIMS,
     *creation.CLAIMS,
     *scheduling.CLAIMS,
 )

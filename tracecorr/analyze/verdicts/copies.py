@@ -1,4 +1,4 @@
-"""Verdicts on the engines: do copies use SDMA queues of user mode, is no kernel queue used?"""
+"""Verdicts on copies and kernel queues: do copies use SDMA queues of user mode, is no kernel queue used?"""
 
 from __future__ import annotations
 
