@@ -207,7 +207,7 @@ def test_a_log_that_shows_no_packet_is_no_run_without_packets() -> None:
     run["stream_queues"] = []
     report = summarize_capture("x", tables_of(run))
     text = render_markdown(report)
-    assert "- doorbells: 2 stores recorded; whose is unknown: no packet is in the log\n" in text
+    assert "- doorbells: 2 stores recorded, of unknown packets: no packet is in the log\n" in text
     assert "which of them had dispatches is unknown" in text and "0 of them had dispatches" not in text
     sections = {s.key: s for s in report.sections}
     assert sections["queues"].frame.select("dispatches", "barriers", "streams").rows() == [(None,) * 3] * 2

@@ -111,7 +111,7 @@ def test_unaligned_capture_says_so() -> None:
 def test_a_clock_alone_is_not_called_unaligned() -> None:
     tables = {"clock_map": table("clock_map", {"source": "ftrace:local", "method": "unaligned", "from_ns": 0})}
     report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
-    said = "clocks: only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"
+    said = "clocks: only one, nothing to align; times are those of this clock, not of CLOCK_MONOTONIC"
     assert said in render_markdown(report)
 
 

@@ -189,7 +189,7 @@ def test_what_differs_is_said_in_words_and_the_rest_is_counted(first_ns: int, to
         f"SIGNIFICANT call to packet of dispatch, p50: {told}{ends}",
         "1 of 8 latency figures do not differ significantly",
         "6 of 8 latency figures cannot be judged: the percentile of the faster side may be larger than any of its "
-        "launches (P95 needs 113 that are independent of each other, P99 574)",
+        "launches (P95 needs 113 independent launches, P99 574)",
         "verdict hqd_quantum: PASS in A, FAIL in B",
     )
     verdicts = found.frame("verdicts")

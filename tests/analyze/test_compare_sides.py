@@ -35,11 +35,11 @@ _COUNTS = {
     "queues": 4, "queues made by HIP (Created lines)": 2, "queues with dispatches": 2, "CREATE_QUEUE ioctls": 2,
     "processes with queues": 2, "known GPUs with queues": 2, "streams": 4, "streams that submitted": 3,
     "queues shared by streams": 2, "most streams on one queue": 3, "most queues of one stream": 3,
-    "queues: compute_aql": 2, "queues: sdma": 1, "queues: type not known": 1,
+    "queues: compute_aql": 2, "queues: sdma": 1, "queues: unknown type": 1,
 }  # fmt: skip
 _TRACED = {
     "queues": 1, "CREATE_QUEUE ioctls": 1, "processes with queues": 1, "known GPUs with queues": 0, "queues: sdma": 1,
-    "queues: compute_aql": 0, "queues: type not known": 0,
+    "queues: compute_aql": 0, "queues: unknown type": 0,
 }  # fmt: skip
 # A log that holds no packet may have been written at a level that prints none.
 _UNKNOWN = dict.fromkeys((
@@ -60,7 +60,7 @@ _UNKNOWN = dict.fromkeys((
         # The queue that only the trace shows may be one of those that only the log shows.
         ({**_make_side(), "queues": [*_make_side()["queues"][:2], {**_SDMA, "type": "compute_aql", "process": 0}]},
          {**_COUNTS, "queues": None, "queues with dispatches": 1, "processes with queues": 1,
-          "queues: compute_aql": None, "queues: sdma": None, "queues: type not known": None}),
+          "queues: compute_aql": None, "queues: sdma": None, "queues: unknown type": None}),
     ],
 )  # fmt: skip
 def test_what_is_counted_of_queues_and_streams(other: Rows, counts: dict[str, int | None]) -> None:

@@ -73,8 +73,9 @@ def test_graphs_on_one_side_are_not_compared_with_launches_on_the_other() -> Non
     assert found.frame("latency")["kind"].unique().to_list() == ["dispatch"]
     assert not found.frame("latency")["significant"].any()
     assert found.frame("kernels").select("a_dispatches", "a_p50_ns", "b_p50_ns").rows() == [(150, 1_250, 1_250)]
-    assert "dispatches by graph launches, whose latencies are compared apart: 120 in A (30 calls), 0 in B" in "\n".join(
-        found.findings
+    assert (
+        "dispatches by graph launches, whose latencies are compared separately: 120 in A (30 calls), 0 in B"
+        in "\n".join(found.findings)
     )
     assert found.frame("graphs").select("side", "calls").rows() == [("A", 30)]
 

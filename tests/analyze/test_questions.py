@@ -64,7 +64,7 @@ def test_only_ioctls_that_surely_lie_in_a_creation_are_summed_up() -> None:
     # CREATE_QUEUE, UPDATE_QUEUE and event 62.
     assert told() == [(3, 440), (None, None)]
     said = judge_capture(tables_of(run), names=["rocr_create_time"])[0].finding.reason
-    assert said.endswith("; 3 ioctls of its thread that surely lie in it took 440 ns in total")
+    assert said.endswith("; 3 ioctls of its thread certainly inside took 440 ns in total")
     assert (
         "the runtime took 850 ns, in it at least 3 ioctls of 440 ns in total; CREATE_QUEUE (event 3) took 300 ns"
         in (_answer(run)[0].lines[0])
@@ -86,7 +86,7 @@ def test_ioctls_that_only_functions_of_the_driver_show_are_told_as_such() -> Non
     assert "1 more" in verdict.finding.reason
     run["events"] = [e for e in run["events"] if e["event"] != 10]
     (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
-    assert verdict.finding.reason == "what the 1 CREATE_QUEUE ioctl returned is not known"
+    assert verdict.finding.reason == "the result of the 1 CREATE_QUEUE ioctl is unknown"
     made["dur_ns"] = None
     assert "took an unknown time and its return was not seen" in _answer(run)[0].lines[0]
     (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
@@ -444,7 +444,7 @@ def test_without_packets_no_link_is_said_to_be_complete() -> None:
         report = summarize_capture("x", tables_of({**run, "files": files, "launches": launches}))
         (section,) = (s for s in report.sections if s.key == "unlinked")
         assert (section.missing, section.frame.height) == (missing, 0)
-        assert ("no packet or copy lacks a link" in render_markdown(report)) == (not missing)
+        assert ("every packet and copy has all its links" in render_markdown(report)) == (not missing)
 
 
 def test_jobs_of_each_ring() -> None:

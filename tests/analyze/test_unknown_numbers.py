@@ -39,9 +39,9 @@ def _queue(queue: int, known_from: str, process: int | None = 0, **more: Any) ->
 def test_streams_and_queues_are_not_counted_where_no_source_tells_them() -> None:
     trace = {"files": [{"file": 0, "source": "ftrace"}]}
     assert "ioctl in the trace, no queue known, streams not recorded\n" in _report(trace)
-    assert "no HIP log tells which copies were made" in _report(trace)
+    assert "there is no HIP log of the copies" in _report(trace)
     store = {"event": 0, "layer": "doorbell", "name": "doorbell", "source": "ftrace"}
-    assert "doorbells: 1 store recorded; whose is unknown: there is no HIP log\n" in _report(
+    assert "doorbells: 1 store recorded, of unknown packets: there is no HIP log\n" in _report(
         {**trace, "events": [store]}
     )
     both = {"files": [{"file": 0, "source": "amd_log"}], "streams": [{"stream": 0, "process": 0}]}
@@ -105,7 +105,7 @@ def test_missing_lines_of_the_log_are_counted_as_a_lower_bound() -> None:
     assert "- records lost: 1\n" in _report(run)
     assert _reason(run, "nothing_lost") == "1 record was lost, 0 files are not accounted for"
     run["losses"] = [{"source": "amd_log", "from_ns": 1, "to_ns": 2, "count": None}]
-    told = "records were lost in 1 span, and nobody knows how many, 0 files are not accounted for"
+    told = "records were lost in 1 span, their number is unknown, 0 files are not accounted for"
     assert _reason(run, "nothing_lost") == told
 
 
@@ -221,7 +221,7 @@ def test_a_priority_that_one_stage_alone_knows_agrees_with_nothing() -> None:
     run["events"] = [row for row in run["events"] if row["event"] not in (6, 7)]
     run["hqd"] = []
     reason = _reason(run, "priority_reaches_hardware")
-    assert reason == "the priority in the driver is not known of 1 queue; only that in the log is"
+    assert reason == "the priority in the driver is unknown for 1 queue; only that in the log is known"
 
 
 def test_bytes_of_copies_are_compared_only_where_all_are_known() -> None:

@@ -72,7 +72,7 @@ def test_the_largest_cause_is_named_first_and_has_the_remedy() -> None:
     for name in ("compute_uses_doorbell", "doorbell_per_packet"):
         finding = _judge(rows, {"state": "killed"}, name)
         told = "2 rang after the kernel trace ended (the capture was killed)"
-        assert finding.reason.endswith(f": {told}, 1 rang before the first record of the kernel trace")
+        assert finding.reason.endswith(f": {told}, 1 rang before its first record")
         assert "not kill -9" in finding.remedy
 
 

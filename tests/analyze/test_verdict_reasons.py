@@ -39,7 +39,7 @@ def test_reasons_name_stages_and_what_is_missing_in_words() -> None:
     run["queues"] = [{**row, "priority_ioctl": None, "create_ioctl_event": None} for row in run["queues"]]
     run["events"] = [row for row in run["events"] if row["layer"] in ("hip", "aql", "copy")]
     said = {v.name: v.finding.reason for v in judge_capture(tables_of(run))}
-    assert said["copies_use_user_sdma"] == "1 engine copy, but no kernel trace tells which queues were made"
+    assert said["copies_use_user_sdma"] == "1 engine copy, but there is no kernel trace of the queue creations"
     told = "the priority in the driver is not known of 1 queue; it agrees as far as the log"
     assert said["priority_reaches_hardware"] == told
 
@@ -49,14 +49,14 @@ def test_queues_of_which_the_log_shows_no_priority_are_told() -> None:
     run["queues"][0] |= {"priority_hip": None, "priority_log": None}
     run["streams"][0] |= {"priority": None, "create_event": None}
     reason = judge(run, "priority_reaches_hardware")[1]
-    assert reason.endswith("; of 1 queue the log shows neither a stream nor its creation")
+    assert reason.endswith("; for 1 queue the log shows neither stream nor creation")
 
 
 def test_what_no_duration_shows_of_a_queue_creation_is_told() -> None:
     rows = make_run()
     for event in (3, 10):
         put_event(event, dur_ns=None)(rows)
-    told = "the trace does not show how long the 2 that succeeded took"
+    told = "the trace does not show the duration of the 2 successful ones"
     assert judge(rows, "kfd_create_under_1ms")[1] == told
     rows["clock_map"][1].update(source="ftrace:counter", method="unaligned")
     assert judge(rows, "kfd_create_under_1ms")[1] == f"{told}: ftrace:counter counts steps that are no nanoseconds"
@@ -68,7 +68,7 @@ def test_a_wide_clock_is_told_with_its_width_and_what_it_is_of() -> None:
     run["clock_map"] += [{"source": "amd_log:boot", "method": "causal_pairs", "violated": 0, **p} for p in pieces]
     (said,) = [v.finding.reason for v in judge_capture(tables_of(run)) if v.name == "clock_aligned"]
     told = "the error of amd_log:boot (the log's GPU times, 647.19 us) is wider than 100.00 us"
-    assert said == f"{told}; all others are known to 900 ns"
+    assert said == f"{told}; all others are within 900 ns"
 
 
 def _with_a_process_of_a_log_alone() -> Rows:
@@ -85,7 +85,7 @@ def _with_a_process_of_a_log_alone() -> Rows:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("copies_use_user_sdma", "1 engine copy of processes that no kernel trace shows"),
+        ("copies_use_user_sdma", "1 engine copy of processes without a kernel trace"),
         ("queue_creation_complete", "no kernel trace shows the other processes"),
     ],
 )
@@ -119,10 +119,10 @@ def _begin_late(rows: Rows) -> None:
     [
         ("queue_creation_complete", _forget_processes,
          "the log names no process: its queues cannot be joined to the trace"),
-        ("queue_creation_complete", _begin_late, "the other queues were made before the kernel trace began"),
-        ("copies_use_user_sdma", _forget_processes, "1 engine copy of a process that the log does not name"),
+        ("queue_creation_complete", _begin_late, "the other queues were created before the kernel trace began"),
+        ("copies_use_user_sdma", _forget_processes, "1 engine copy of a process without a name in the log"),
         ("copies_use_user_sdma", _begin_late,
-         "1 engine copy of processes that made queues before the kernel trace began"),
+         "1 engine copy of processes with queues created before the kernel trace began"),
     ],
 )  # fmt: skip
 def test_what_the_trace_cannot_show_is_unknown(claim: str, change: Change, told: str) -> None:
@@ -136,7 +136,7 @@ def test_a_copy_whose_engine_is_not_named_may_be_a_kernel() -> None:
     rows = make_run()
     put("queues", 1, type="compute_aql")(rows)
     rows["launches"][-1]["engine"] = None
-    told = "the log names no engine of 1 copy: ROCr chose which way to take"
+    told = "the log names no engine for 1 copy: ROCr chose the path"
     assert judge(rows, "copies_use_user_sdma")[:2] == ("UNKNOWN", told)
 
 
@@ -185,7 +185,7 @@ def test_what_was_refused_is_counted_among_what_was_seen() -> None:
     put_event(3, result="EINVAL")(rows)
     put_event(10, result="EINVAL")(rows)
     assert judge(rows, "queue_creation_complete")[1] == "1 of 1 CREATE_QUEUE ioctls were refused (EINVAL)"
-    copies = "1 engine copy of processes without an SDMA queue: the driver refused 1 that they asked for (EINVAL)"
+    copies = "1 engine copy of processes without an SDMA queue: the driver refused 1 that they requested (EINVAL)"
     assert judge(rows, "copies_use_user_sdma")[1] == copies
 
 
@@ -203,7 +203,7 @@ def test_packets_before_the_log_began_are_missed_only_where_the_log_shows_the_qu
 def test_a_priority_that_did_not_arrive_is_told_stage_by_stage() -> None:
     rows = make_run()
     put("hqd", 1, queue_priority=7)(rows)
-    told = "the priority of 1 queue did not arrive as asked, it is queue 0: HIP -1, log 2, driver 11, HQD 7"
+    told = "the priority of 1 queue is not the requested one, queue 0: HIP -1, log 2, driver 11, HQD 7"
     assert judge(rows, "priority_reaches_hardware")[:2] == ("FAIL", told)
 
 
@@ -262,7 +262,7 @@ def test_slots_of_other_programs_are_not_blamed_on_this_one() -> None:
     add("hqd", snapshot=0, dump="hqds", type="cp", active=True, quantum=0x110)(rows)
     outcome, reason, _ = judge(rows, "hqd_quantum")
     assert (outcome, reason.split("; ")[1]) == (
-        "UNKNOWN", "of 1 it is not enabled, but those are not known to be queues of this program",
+        "UNKNOWN", "1 have none enabled, but may be queues of other programs",
     )  # fmt: skip
     add("queues", queue=2, process=1, gpu=0, type="compute_aql")(rows)
     put("hqd", 2, queue=2)(rows)
@@ -325,7 +325,7 @@ def test_copies_that_rocr_refused_are_told_where_it_made_no_other() -> None:
     (verdict,) = judge_capture(tables_of(rows), names=["copies_use_user_sdma"])
     assert (verdict.outcome, verdict.finding.counts["refused_copies"]) == ("PASS", 1)
     rows["launches"] = [row for row in rows["launches"] if row["kind"] != "copy"]
-    told = "ROCr refused 1 copy that HIP asked of it, and blit kernels made them; no other was asked for"
+    told = "ROCr refused 1 copy that HIP requested, and blit kernels did them; no other copy was requested"
     assert judge(rows, "copies_use_user_sdma")[:2] == ("UNKNOWN", told)
 
 
@@ -335,7 +335,7 @@ def test_only_copies_of_processes_whose_sdma_queues_were_refused_are_told_with_t
     add("events", **{**COMMAND_SUBMISSION, "name": "AMDKFD_IOC_CREATE_QUEUE", "process": 2, "result": "ENOMEM"})(rows)
     add("queues", queue=2, process=2, type="sdma", create_ioctl_event=50)(rows)
     rows["launches"] += [rows["launches"][2] | {"event": 60 + n, "process": n // 2} for n in (4, 5, 6)]
-    told = "2 engine copies of processes without an SDMA queue: the driver refused 1 that they asked for (ENOMEM)"
+    told = "2 engine copies of processes without an SDMA queue: the driver refused 1 that they requested (ENOMEM)"
     assert judge(rows, "copies_use_user_sdma")[:2] == ("FAIL", told)
 
 
@@ -431,8 +431,8 @@ def test_system_calls_of_launches_are_counted_apart_from_those_of_set_up() -> No
     ("losses", "said", "unknown"),
     [
         ([("amd_log", 0), ("amd_log", None), ("ftrace", None)],
-         "records were lost in 2 of 3 spans, and nobody knows how many", 2),
-        ([("ftrace", None)], "records were lost in 1 span, and nobody knows how many", 1),
+         "records were lost in 2 of 3 spans, their number is unknown", 2),
+        ([("ftrace", None)], "records were lost in 1 span, their number is unknown", 1),
         ([("amd_log", 0)], "no whole record was lost, but parts of some in 1 span", None),
         ([("amd_log", 0), ("ftrace", 7)], "7 records were lost", None),
         ([("amd_log", 2), ("ftrace", 7)], "at least 9 records were lost", None),

@@ -50,8 +50,8 @@ GLOSSARY = {
     "UNKNOWN": "the records do not decide; the verdict names what would",
     "UNALIGNED": "a clock that could not be mapped: none of its events is linked by time",
     "error of a time": "the true time lies in an interval of this width",
-    "p50, p95, p99": "this share of the values is not larger; always a value that occurred (nearest rank)",
-    "not yet": "not an error: not finished yet (hipErrorNotReady), or a wait that ended early (EINTR)",
+    "p50, p95, p99": "this share of the values is not larger; a value that occurred (nearest rank)",
+    "not yet": "no error: not finished yet (hipErrorNotReady), or a wait cut short (EINTR)",
     "half seen": "only the begin or the end is recorded: counted as a call, not in the times",
 }
 _PROFILING = (
