@@ -104,15 +104,6 @@ def test_the_worst_node_counts_and_equal_reasons_are_told_once() -> None:
     assert reason.endswith("n3: 3 records were lost, 0 files are not accounted for; and 2 more nodes"), reason
 
 
-def test_a_program_without_priorities_is_not_judged_by_them() -> None:
-    normal = make_run()
-    normal["queues"][0] |= {"priority_hip": 0, "priority_log": 1}
-    found = _find(join_runs(a=make_run(), b=normal), "priority_reaches_hardware")
-    assert str(found.outcome) == "PASS" and "; not judged on b: no stream is known to have requested" in found.reason
-    normal["queues"][0] |= {"priority_hip": None, "priority_log": None}
-    assert str(_find(join_runs(a=make_run(), b=normal), "priority_reaches_hardware").outcome) == "UNKNOWN"
-
-
 @pytest.mark.parametrize(("state", "outcome"), [("killed", "UNKNOWN"), ("done", "PASS")])
 def test_what_capture_json_tells_of_a_node_counts_for_it(state: str, outcome: str) -> None:
     found = _find(join_runs({"b": {"state": state}}, a=make_run(), b=make_run()), "nothing_lost")
@@ -135,16 +126,6 @@ def test_rows_name_their_node() -> None:
         assert "".join(frames[key]["node"]) == nodes, key
     alone = {s.key: s.frame for s in _report(join_runs(a=make_run())).sections}
     assert [key for key, frame in alone.items() if "node" in frame.columns] == ["nodes"]
-
-
-def test_queues_of_one_node_are_none_of_another() -> None:
-    """What only the log shows of one node is nothing that only the trace shows of another."""
-    log, trace = make_run(), make_run()
-    log["queues"] = [{"queue": 0, "process": 0, "hwq": 1, "created_ns": 1, "known_from": "amd_log"}]
-    trace["queues"] = [{"queue": 0, "process": 1, "type": "compute_aql", "created_ns": 1, "known_from": "ftrace"}]
-    assert _report(join_runs(a=log, b=trace)).summary["queues_doubled"] == 0
-    trace["queues"].append({"queue": 1, "process": 0, "hwq": 1, "created_ns": 1, "known_from": "amd_log"})
-    assert _report(join_runs(a=log, b=trace)).summary["queues_doubled"] == 1
 
 
 def test_a_dataset_keeps_what_verdicts_ask_of_each_capture(data_folder: Path, tmp_path: Path) -> None:
