@@ -20,7 +20,7 @@ from tracecorr.model import schema
 def test_a_rate_that_pairs_fitted_is_said() -> None:
     piece = {"source": "ftrace:local", "method": "causal_pairs", "rate_ppb": -29_237}
     told = describe_fitted_rate(table("clock_map", piece, {**piece, "rate_ppb": 12}))
-    assert told.endswith("up to 29.2 ppm, that is 29.24 us in each second")
+    assert told.endswith("up to 29.2 ppm, that is 29.24 us per second")
     exact = {**piece, "source": "ftrace:mono", "method": "samples"}
     log = {**piece, "source": "amd_log:boot"}
     assert not describe_fitted_rate(table("clock_map", exact, log, {**piece, "rate_ppb": 0}))
@@ -49,10 +49,10 @@ def test_lines_that_go_on_from_each_other_are_one_row() -> None:
 def test_steps_of_an_unmapped_counter_are_no_durations() -> None:
     piece = {"source": "ftrace:x86-tsc", "method": "unaligned", "rate_ppb": 0}
     unmapped = table("clock_map", piece)
-    assert describe_durations(unmapped) == "durations are unknown: ftrace:x86-tsc counts steps that are no nanoseconds"
+    assert describe_durations(unmapped) == "durations are unknown: ftrace:x86-tsc does not count nanoseconds"
     assert not describe_durations(table("clock_map", {**piece, "method": "samples"}))
     coarse = table("clock_map", {**piece, "source": "ftrace:uptime", "method": "samples"})
-    assert describe_durations(coarse) == "durations are known to 20.00 ms, by the clock of the trace"
+    assert describe_durations(coarse) == "durations have an error of 20.00 ms, the steps of the trace's clock"
     job = {"job": 0, "ring": "sdma0", "ring_kind": "sdma", "queued_ns": 10, "run_ns": 30, "done_ns": 70}
     rows = summarize_drm_jobs(table("drm_jobs", job), timed=False)
     assert rows.select("queued", "run", "done", "waited_max_ns", "ran_max_ns").row(0) == (1, 1, 1, None, None)

@@ -89,4 +89,4 @@ def test_packets_of_graph_launches_that_no_log_shows_are_unknown_and_not_0() -> 
     assert {row[name] for name in ("dispatches", "other_packets", "dispatches_p50", "per_dispatch_ns")} == {None}
     traced: Rows = {"files": [{"file": 0, "source": "ftrace"}]}
     found = compare_captures(Side("a", tables), Side("b", tables_of(traced)), rounds=50)
-    assert "compared apart: unknown in A (2 calls), unknown in B" in "\n".join(found.findings)
+    assert "compared separately: unknown in A (2 calls), unknown in B" in "\n".join(found.findings)

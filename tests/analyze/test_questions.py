@@ -58,7 +58,7 @@ def test_ioctls_that_only_functions_of_the_driver_show_are_told_as_such() -> Non
     made = next(e for e in run["events"] if e["event"] == 3)
     assert "sys_enter" in explain_ioctls(table("events", made | {"cmd": 0xC0604B02}))
     made["result"] = None
-    assert explain_ioctls(tables_of(run)("events")).endswith("kfd_ioctl, of 1 that of the function in it")
+    assert explain_ioctls(tables_of(run)("events")).endswith("kfd_ioctl, for 1 of them that of the function in it")
     assert "took 300 ns and what it returned is not known" in _answer(run)[0].lines[0]
     (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
     assert "1 more" in verdict.finding.reason
@@ -68,7 +68,7 @@ def test_ioctls_that_only_functions_of_the_driver_show_are_told_as_such() -> Non
     made["dur_ns"] = None
     assert "took an unknown time and its return was not seen" in _answer(run)[0].lines[0]
     (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
-    assert "none of them is seen to return" in verdict.finding.reason
+    assert "no return is recorded" in verdict.finding.reason
 
 
 def test_mqd_calls_of_a_wrapper_count_once() -> None:

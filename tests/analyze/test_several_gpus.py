@@ -90,5 +90,5 @@ def test_of_pages_of_several_gpus_none_is_that_of_a_queue_whose_gpu_is_unknown()
     made = summarize_queue_creation(tables_of(run))
     assert made.select("doorbell_map_event", "gpu_unknown").rows() == [(None, True), (8, False)]
     (verdict,) = judge_capture(tables_of(run), names=["queue_creation_complete"])
-    assert (str(verdict.outcome), "which GPU" in verdict.finding.reason) == ("UNKNOWN", True)
+    assert (str(verdict.outcome), "the GPU of the other queues" in verdict.finding.reason) == ("UNKNOWN", True)
     assert "doorbell pages were mapped 2 times, for 2 pairs of process and GPU" in _answer(run)[2].lines[-1]

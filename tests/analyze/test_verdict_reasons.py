@@ -38,7 +38,7 @@ def test_reasons_name_stages_and_what_is_missing_in_words() -> None:
     run["events"] = [row for row in run["events"] if row["layer"] in ("hip", "aql", "copy")]
     said = {v.name: v.finding.reason for v in judge_capture(tables_of(run))}
     assert said["copies_use_user_sdma"] == "1 engine copy, but there is no kernel trace of the queue creations"
-    told = "the priority in the driver is not known of 1 queue; it agrees as far as the log"
+    told = "the priority in the driver is unknown for 1 queue; it agrees as far as the log"
     assert said["priority_reaches_hardware"] == told
 
 
@@ -49,7 +49,7 @@ def test_what_no_duration_shows_of_a_queue_creation_is_told() -> None:
     told = "the trace does not show the duration of the 2 successful ones"
     assert judge(rows, "kfd_create_under_1ms")[1] == told
     rows["clock_map"][1].update(source="ftrace:counter", method="unaligned")
-    assert judge(rows, "kfd_create_under_1ms")[1] == f"{told}: ftrace:counter counts steps that are no nanoseconds"
+    assert judge(rows, "kfd_create_under_1ms")[1] == f"{told}: ftrace:counter does not count nanoseconds"
 
 
 def _with_a_process_of_a_log_alone() -> Rows:

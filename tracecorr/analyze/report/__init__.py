@@ -122,7 +122,7 @@ def _summarize_clocks(clocks: pl.DataFrame) -> dict[str, Any]:
 
 
 def _name_widest(clocks: pl.DataFrame) -> str | None:
-    """Return the clock with the widest bounds; None where all are exact."""
+    """Return the clock with the widest bounds; None if all are exact."""
     wide = clocks.filter(pl.col("error_ns") > 0).sort("error_ns")
     return str(wide["source"][-1]) if wide.height else None
 

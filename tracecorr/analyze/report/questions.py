@@ -213,7 +213,7 @@ def _name_makers(evidence: Evidence) -> pl.DataFrame:
 
 
 def _name_node(evidence: Evidence) -> pl.Expr:
-    """Return the node of a queue, in words; null where all are of one."""
+    """Return the node of a queue, in words; null if all are of one."""
     nodes = evidence.info.get("nodes") or []
     return pl.format("node {}", node_of("queue", nodes if len(nodes) > 1 else [], "queues"))
 
