@@ -78,12 +78,11 @@ def hqd_verb(
 
 
 def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    from tracecorr.store.raw import open_decompressed
+    from tracecorr.store.raw import read_chunks
 
     dumps: list[tuple[str, bytes, int | None, int | None]] = []
     for path in files:
-        with open_decompressed(path) as stream:
-            dumps.append((str(path), stream.read(), None, None))
+        dumps.append((str(path), b"".join(read_chunks(path)), None, None))
     rows, sources = _decode(dumps)
     foreign = next((s for s in sources if s["dump"] is None and s["bytes"]), None)
     if foreign:
