@@ -63,7 +63,7 @@ from tracecorr.store.recording import (
 )
 from tracecorr.store.shortened import list_missing_bytes
 from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
-from tracecorr.traces import count_once, set_prints_apart
+from tracecorr.traces import refuse_repeated, set_prints_apart
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -135,7 +135,9 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     stages.begin("reading")
     parts = read_parts(capture, ready, stages, jobs)
     # The instances of a capture record apart.
-    parts = parts if capture.info.get("plan") else count_once(set_prints_apart(parts))
+    if not capture.info.get("plan"):
+        parts = set_prints_apart(parts)
+        refuse_repeated(parts, {entry["file"]: printable(entry["path"]) for entry in capture.info["files"]})
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
