@@ -12,7 +12,7 @@ from tracecorr.export.nesting import split_overlaps
 from tracecorr.export.nodes import add_node
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Track, assign_tracks
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.model.sights import is_counted
 
