@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Iterator[RecordingFolder]:
 
 def close(keeper: LogKeeper, folder: RecordingFolder, *pids: int) -> ClosedLogs:
     """Close the logs of a workload on the host of which some processes live."""
-    launched = SimpleNamespace(logs=folder.path / "raw/amd_log", collect=lambda: None)
+    launched = SimpleNamespace(logs=folder.path / "raw/amd_log", collect=lambda _: None)
     return close_logs(keeper, launched, folder, pids, 1.0)  # type: ignore[arg-type]
 
 

@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracecorr.capture.folder import RecordingFolder, check_recording_place
 from tracecorr.capture.options import CaptureOptions, choose_folder
-from tracecorr.capture.plan.machine import look_at_process_numbers, probe_machine
-from tracecorr.capture.plan.plan import NO, Offer, Plan
+from tracecorr.capture.plan.machine import look_at_code, look_at_process_numbers, probe_machine
+from tracecorr.capture.plan.plan import NO, YES, Offer, Plan
 from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.session import Session
 from tracecorr.capture.signals import SignalInbox
@@ -117,6 +118,9 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
     _need_rights()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     program = check_command(options, invoker)
+    code = look_at_code()
+    if code.state != YES:
+        say(f"warning: {code.why}; {code.remedy}")
     for left in restore_leftovers()[1]:
         say(f"warning: left by an earlier capture: {left}")
     status, shown = _record(options, invoker, program, inbox, say)
@@ -132,7 +136,7 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: Sign
     journal = Journal.create(token)
     try:
         tracefs = find_tracefs(journal)
-        folder = _make_folder(options, invoker)
+        folder = _make_folder(options, invoker, journal, token)
         session = Session(options, invoker, program, folder, token, say)
         try:
             status = session.run(plan, offer, tracefs, journal, inbox)
@@ -152,7 +156,7 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: Sign
             say(f"warning: {problem}; next step: tracecorr clean")
 
 
-def _make_folder(options: CaptureOptions, invoker: Invoker) -> RecordingFolder:
+def _make_folder(options: CaptureOptions, invoker: Invoker, journal: Journal, token: str) -> RecordingFolder:
     """Make the capture folder; a name that nobody asked for, and another capture took just now, gives way to the next.
 
     Raises:
@@ -163,10 +167,26 @@ def _make_folder(options: CaptureOptions, invoker: Invoker) -> RecordingFolder:
     while True:
         shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())
         try:
-            return RecordingFolder.create(shown, invoker, force=options.force and options.output is not None)
+            return RecordingFolder.create(
+                shown,
+                invoker,
+                force=options.force and options.output is not None,
+                share=options.share,
+                made=partial(_note_folder, shown, invoker, options, journal, token),
+            )
         except CaptureError:
             if options.output is not None or not os.path.lexists(shown):
                 raise
+
+
+def _note_folder(
+    shown: Path, invoker: Invoker, options: CaptureOptions, journal: Journal, token: str, found: os.stat_result
+) -> None:
+    """Write down whose the folder is, which stays root's until the capture has ended."""
+    journal.note(
+        "folder", token=token, path=str(shown), device=found.st_dev, inode=found.st_ino, uid=invoker.uid,
+        gid=invoker.gid, share=options.share,
+    )  # fmt: skip
 
 
 def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:

@@ -172,7 +172,13 @@ class Session:
         self._snapshots = Snapshots(self._folder, interval)
         self._sight = self._watch_sight()
         self._ending = Ending(self._launched.workload, self._status.tell, is_wanted=self._options.kill)
-        self._logs = LogKeeper(self._launched.logs, self._folder.frames if self._options.compress_log else None)
+        frames = self._folder.frames if self._options.compress_log else None
+        self._logs = LogKeeper(self._launched.logs, frames, self._list_users)
+
+    def _list_users(self) -> frozenset[int]:
+        """Return the uids of a container's processes; on the host the workload's logs are its user's alone."""
+        is_container = self._options.container is not None or self._options.image is not None
+        return self._processes.users if is_container else frozenset()
 
     def _release(self) -> None:
         workload = self._launched.workload
@@ -340,7 +346,7 @@ class Session:
             self._info["event_cost"] = cost.as_json()
 
     def _begin_info(self, plan: Plan) -> None:
-        self._info = first_facts(self._options, plan, self._program, self._invoker.name)
+        self._info = first_facts(self._options, plan, self._program, self._invoker)
         try:
             copy_topology(self._folder)
             self._folder.write_info(self._info)

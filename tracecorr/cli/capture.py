@@ -93,6 +93,9 @@ KillOption = Annotated[
 ]
 NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
 AsRootOption = Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")]
+ShareOption = Annotated[
+    bool, typer.Option("--share", help="Let every user of this machine read the capture, not the caller alone.")
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="No live status line, which is there while COMMAND does not print here.")
 ]
@@ -126,6 +129,7 @@ def capture_verb(
     kill: KillOption = False,
     no_correlate: NoCorrelateOption = False,
     as_root: AsRootOption = False,
+    share: ShareOption = False,
     quiet: QuietOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -164,6 +168,7 @@ def capture_verb(
         run_options=tuple(run_option or ()),
         pid=pid,
         quiet=quiet,
+        share=share,
     )
     if dry_run:
         _print_plan(options)

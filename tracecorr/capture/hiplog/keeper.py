@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import threading
 from collections.abc import Callable, Container, Iterable
 from contextlib import closing
@@ -19,6 +18,7 @@ from tracecorr.capture.hiplog.log_file import CUT_SHORT, GrowingLog, LogFollower
 from tracecorr.capture.workload.launch import Launched
 from tracecorr.store.capture import LONGEST_NAME
 from tracecorr.store.frames import SUFFIX
+from tracecorr.store.ownership import FOREIGN_FOLDER, find_owners, is_log
 
 # A runtime writes some KB at once.
 _FULL_BYTES = 1 << 16
@@ -57,12 +57,13 @@ def close_logs(
         seconds: for how long it ran.
     """
     closed = ClosedLogs()
-    strange: list[str] = []
-    with closing(LateWriters(launched.logs, alive)) as late:
+    owners = logs.owners()
+    foreign: list[str] = []
+    with closing(LateWriters(launched.logs, alive, owners)) as late:
         steps: list[Callable[[], None]] = [
             lambda: closed.losses.extend(logs.finish(late.names)),
-            lambda: closed.problems.extend(launched.collect() or ()),
-            lambda: strange.extend(folder.seal_logs()),
+            lambda: closed.problems.extend(launched.collect(owners) or ()),
+            lambda: foreign.extend(folder.seal_logs(owners)),
         ]
         for step in steps:
             try:
@@ -71,7 +72,7 @@ def close_logs(
                 closed.failures.append(error)
         said = late.discard(logs.size / seconds)
     closed.problems += [*logs.problems, *(f"the logs are not complete: {error}" for error in closed.failures)]
-    closed.problems += [f"{name} in the log folder was no plain file and was removed" for name in strange]
+    closed.problems += [_describe_foreign(name, folder) for name in foreign]
     closed.problems += [said] if said else []
     if folder.free_bytes() < _FULL_BYTES:
         closed.problems.append(
@@ -93,10 +94,14 @@ class LogKeeper:
     Args:
         folder: where the logs are.
         frames: root's folder for the compressed logs; None to leave the logs as they are.
+        users: gives the uids of processes of the workload, beside that of the folder's owner.
     """
 
-    def __init__(self, folder: Path, frames: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, frames: Path | None = None, users: Callable[[], frozenset[int]] = frozenset
+    ) -> None:
         self._folder = folder
+        self._users = users
         self._frames = frames
         self._logs: dict[str, GrowingLog] = {}
         self._vanished: list[GrowingLog] = []
@@ -107,6 +112,10 @@ class LogKeeper:
         self.size = 0
         self.stored: dict[str, tuple[int, str]] = {}
         self.problems: list[str] = []
+
+    def owners(self) -> frozenset[int]:
+        """Return the uids whose files in the folder are logs."""
+        return find_owners(self._folder) | self._users()
 
     @property
     def names(self) -> list[str]:
@@ -183,7 +192,7 @@ class LogKeeper:
             # One whose compressed file could have no name stays as it is.
             fits = len(os.fsencode(f"{name}{SUFFIX}")) <= LONGEST_NAME
             follower = LogFollower(self._frames, name) if self._frames is not None and fits else None
-            log = self._logs[name] = GrowingLog(self._folder / name, status.st_ino, follower)
+            log = self._logs[name] = GrowingLog(self._folder / name, status.st_ino, follower, self.owners)
             if self._is_cut:
                 log.cut(at_start=True)
         more = False
@@ -210,7 +219,8 @@ class LogKeeper:
                         found[entry.name] = entry.stat(follow_symlinks=False)
         except OSError as error:
             self._note(f"the folder of the logs cannot be read: {error.strerror}")
-        return {name: status for name, status in found.items() if stat.S_ISREG(status.st_mode)}
+        owners = self.owners()
+        return {name: status for name, status in found.items() if is_log(status, owners)}
 
     def _forget_vanished(self, found: dict[str, os.stat_result]) -> None:
         """Take out what is gone; a file that was renamed and not shortened is still the same log."""
@@ -235,3 +245,11 @@ class LogKeeper:
     def _note(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def _describe_foreign(name: str, folder: RecordingFolder) -> str:
+    place = folder.shown / FOREIGN_FOLDER
+    return (
+        f"{name} in the log folder was not written by the workload's user: it was neither read nor changed and lies in "
+        f"{place}, which only root can open; move it back where it belongs"
+    )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tracecorr.model.checksum import Checksum
 from tracecorr.store.frames import FRAME_BYTES, SUFFIX, FrameWriter
+from tracecorr.store.ownership import open_log
 from tracecorr.store.space import free_space
 
 _BLOCK = 4096
@@ -168,12 +168,15 @@ class GrowingLog:
         path: where it is.
         inode: which file it is.
         follower: what compresses it; None to leave it as it is.
+        owners: uids of the workload.
 
     `stored` is the size (bytes) and the checksum of what was compressed, when it is closed.
     """
 
-    def __init__(self, path: Path, inode: int, follower: LogFollower | None) -> None:
-        self.path, self.inode, self.follower = path, inode, follower
+    def __init__(
+        self, path: Path, inode: int, follower: LogFollower | None, owners: Callable[[], Container[int]]
+    ) -> None:
+        self.path, self.inode, self.follower, self._owners = path, inode, follower, owners
         self.size = 0
         self._kept: int | None = None
         self._counted = self._lost_lines = self._cut_ns = 0
@@ -277,8 +280,6 @@ class GrowingLog:
         fresh = self.path.with_name(f".{self.path.name}.kept")
         with self._open(os.O_RDONLY) as descriptor:
             owner = os.fstat(descriptor)
-            if owner.st_nlink != 1:  # a file of another folder, which the workload's user may not even read
-                return
             copy = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             try:
                 done = 0
@@ -297,7 +298,8 @@ class GrowingLog:
             with self._open(os.O_RDWR) as descriptor:
                 while follower.step(descriptor, self._end, whole=True):
                     pass
-            self.path.unlink()
+            if self.path.lstat().st_ino == self.inode:
+                self.path.unlink()
         except OSError as error:
             left = self._end - follower.position
             reason = f"not compressed: {error.strerror or error}; it is left in {self.path.name}"
@@ -330,24 +332,11 @@ class GrowingLog:
 
     @contextmanager
     def _open(self, flags: int) -> Iterator[int]:
-        descriptor = open_log(self.path, flags)
+        descriptor = open_log(self.path, flags, self._owners())
         try:
             yield descriptor
         finally:
             os.close(descriptor)
-
-
-def open_log(path: Path, flags: int) -> int:
-    """Open a file of the workload's folder; it may be anything, so no link is followed and nothing waited for.
-
-    Raises:
-        OSError: it is gone, or no plain file.
-    """
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is no plain file")
-    return descriptor
 
 
 def find_last_line_end(descriptor: int, start: int, size: int) -> int:
