@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from tracecorr.cli.completion import complete_event_sets
-from tracecorr.cli.console import ForceOption, add_suffix, refuse_idle, say
+from tracecorr.cli.console import ForceOption, add_suffix, refuse_idle, say, show
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _print_plan(options: CaptureOptions) -> None:
     from tracecorr.capture.plan.planning import render_plan
     from tracecorr.capture.run import preview_capture
 
-    typer.echo(render_plan(*preview_capture(options)))
+    show(render_plan(*preview_capture(options)), keep="\n")
 
 
 def _run(options: CaptureOptions) -> None:

@@ -6,7 +6,7 @@ import os
 
 import typer
 
-from tracecorr.cli.console import say
+from tracecorr.cli.console import say, show
 
 
 def clean_verb() -> None:
@@ -23,13 +23,13 @@ def clean_verb() -> None:
         raise MachineError("what captures left is seen and removed by root only", call_as_root("clean"))
     done, left = restore_leftovers()
     for text in done:
-        typer.echo(f"undone: {text}")
+        show(f"undone: {text}")
     for text in left:
         say(f"left: {text}")
     if not done and not left:
-        typer.echo("nothing was left behind")
+        show("nothing was left behind")
     for pid in list_running():
-        typer.echo(f"left alone: the capture of process {pid}, which runs, or has not ended yet")
+        show(f"left alone: the capture of process {pid}, which runs, or has not ended yet")
     if left:
         say("next step: end what uses it (a reader of trace_pipe, another tracer), then: tracecorr clean")
         raise typer.Exit(1)

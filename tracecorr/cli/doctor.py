@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracecorr.cli.console import show
+
 if TYPE_CHECKING:
     from tracecorr.capture.plan.plan import Offer
 
@@ -58,16 +60,16 @@ def _can_capture(offer: Offer) -> bool:
 
 
 def _print(offer: Offer) -> None:
-    typer.echo(f"kernel {offer.kernel}")
+    show(f"kernel {offer.kernel}")
     width = max(len(f.name) for f in offer.findings)
     for finding in offer.findings:
-        typer.echo(f"{finding.state:7}{finding.name:{width}}  {finding.why}".rstrip())
+        show(f"{finding.state:7}{finding.name:{width}}  {finding.why}".rstrip())
         if finding.remedy:
-            typer.echo(f"{'':{7 + width}}  mend: {finding.remedy}")
+            show(f"{'':{7 + width}}  mend: {finding.remedy}")
     if _can_capture(offer):
-        typer.echo("a capture is possible; tracecorr capture --dry-run says what it would record")
+        show("a capture is possible; tracecorr capture --dry-run says what it would record")
     else:
-        typer.echo("no capture is possible: mend what says no")
+        show("no capture is possible: mend what says no")
 
 
 def _as_json(offer: Offer) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tracecorr.cli.console import (
     say,
     say_live,
     say_warnings,
+    show,
 )
 from tracecorr.model.errors import CaptureError, InputError, quote_path
 from tracecorr.model.folder_names import SUFFIX
@@ -115,7 +116,7 @@ def import_verb(
         _check_still_the_same(capture)
     say_warnings(warnings)
     say(f"next step: tracecorr report {quote_path(capture.path)}")
-    typer.echo(capture.path)
+    show(capture.path)
 
 
 def _name_lacking(dumps: list[Path]) -> InputError:

@@ -36,6 +36,7 @@ _OBJECTS = (
     "recorder", "host", "wanted", "plan", "environment", "start", "stop", "timens_offsets", "devices", "event_cost",
     "overhead_ratios",
 )  # fmt: skip
+_COUNTS = ("events", "lost_events")
 _TEXTS = ("warnings", "import_warnings", "problems", "command")
 # Keys of tables have 64 bits at most.
 _MOST = 1 << 63
@@ -68,6 +69,7 @@ def _list_damage(info: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"event_cost has no right {key}" for key in _COST if not _is(cost.get(key), int, signed=True))
     ratios = info.get("overhead_ratios") or {}
     yield from (f"overhead_ratios has a wrong {key}" for key in ratios if type(ratios[key]) not in (int, float))
+    yield from (f"{name} is no number" for name in _COUNTS if not _is(info.get(name) or 0, int, signed=False))
     for name in _TEXTS:
         if not _are_texts(info.get(name) or []):
             yield f"{name} holds what is no text"
