@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ from tracecorr.capture.plan.machine import look_at_code, look_at_process_numbers
 from tracecorr.capture.plan.plan import NO, YES, Offer, Plan
 from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.session import Session
-from tracecorr.capture.signals import SignalInbox
+from tracecorr.capture.signals import Interrupted, SignalInbox
+from tracecorr.capture.tables import build_tables
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.tracefs.undo import ACTIONS, restore_leftovers
@@ -25,10 +26,9 @@ from tracecorr.capture.workload.files import find_inside
 from tracecorr.capture.workload.host import AttachedProcess
 from tracecorr.capture.workload.invoker import Invoker, call_as_root, find_invoker, read_environment
 from tracecorr.capture.workload.launch import check_command
-from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, TracecorrError, quote_path
+from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, quote_path
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
-from tracecorr.store.processes import count_processes
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
 
 if TYPE_CHECKING:
@@ -45,8 +45,14 @@ def _need_rights() -> None:
         raise MachineError(numbers.why, numbers.remedy)
 
 
-def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
+def plan_capture(
+    options: CaptureOptions, interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> tuple[Plan, Offer]:
     """Return what a capture would arm on this machine, and what the machine offers; nothing is changed.
+
+    Args:
+        options: what was asked for.
+        interruptible: lets a signal raise `Interrupted` while a container's engine is waited for.
 
     Raises:
         InputError: there is no such process or container.
@@ -54,7 +60,10 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     """
     _need_rights()
     invoker = find_invoker(os.environ, as_root=options.as_root)
-    pid = options.pid if options.container is None else container_pid(options.container, os.environ)
+    pid = options.pid
+    if options.container is not None:
+        with interruptible():
+            pid = container_pid(options.container, os.environ)
     if options.pid is not None:
         AttachedProcess(options.pid).close()
     environment = dict(invoker.environment) if pid is None else read_environment(pid)
@@ -123,7 +132,10 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
         say(f"warning: {code.why}; {code.remedy}")
     for left in restore_leftovers()[1]:
         say(f"warning: left by an earlier capture: {left}")
-    status, shown = _record(options, invoker, program, inbox, say)
+    try:
+        status, shown = _record(options, invoker, program, inbox, say)
+    except Interrupted as signalled:
+        raise CommandError(f"{signalled} came before the workload ran", "", 128 + signalled.number) from signalled
     for line in render_summary(shown):
         say(line)
     return status
@@ -131,7 +143,7 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
 
 def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: SignalInbox, say: Say) -> tuple[int, Path]:
     """Record into a new folder; return the workload's status and the folder. One that never ran leaves none."""
-    plan, offer = plan_capture(options)
+    plan, offer = plan_capture(options, inbox.interruptible)
     token = new_token()
     journal = Journal.create(token)
     try:
@@ -140,10 +152,10 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: Sign
         session = Session(options, invoker, program, folder, token, say)
         try:
             status = session.run(plan, offer, tracefs, journal, inbox)
-            if options.correlate:
-                _build_tables(folder, say, quiet=options.quiet)
+            if options.correlate and not session.is_interrupted:
+                _build_tables(folder, inbox, say, quiet=options.quiet)
             return status, folder.shown
-        except (InputError, MachineError, CommandError):
+        except (InputError, MachineError, CommandError, Interrupted):
             folder.remove()
             raise
         finally:
@@ -189,17 +201,14 @@ def _note_folder(
     )  # fmt: skip
 
 
-def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:
+def _build_tables(folder: RecordingFolder, inbox: SignalInbox, say: Say, *, quiet: bool) -> None:
     """Build the tables while the folder is still root's, so that no link of the user's is followed on the way."""
-    from tracecorr.pipeline import correlate
-
     line = LiveLine()
     try:
-        warnings = correlate(folder.path, live=None if quiet else line.show, jobs=count_processes())
-    except Exception as error:
-        # Whatever fails here, the recording is complete, and the exit status is the workload's.
-        told = isinstance(error, TracecorrError | OSError)
-        warnings = [f"the tables were not built: {error if told else f'{type(error).__name__}: {error}'}"]
+        with inbox.interruptible():
+            warnings = build_tables(folder.path, None if quiet else line.show)
+    except Interrupted as signalled:
+        warnings = [f"the tables were not built: {signalled} came"]
     line.clear()
     for warning in warnings:
         say(f"warning: {warning}")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Options end at the first word of the command, which may have options of its own.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 _HQD_SECONDS = 10.0
+# Three hours of a log that grows as fast as that of 700 small kernels a second.
+_LOG_GB = 100.0
 Value = TypeVar("Value")
 
 
@@ -61,7 +63,9 @@ StartOnSignalOption = Annotated[
 BufferOption = Annotated[
     int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together; half of the free memory at most.")
 ]
-MaxLogOption = Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed.")]
+MaxLogOption = Annotated[
+    float, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed and without its holes.")
+]
 MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")]
 HqdOption = Annotated[
     bool, typer.Option("--hqd", help="Read the hardware's queues again and again; each read holds up the driver.")
@@ -116,7 +120,7 @@ def capture_verb(
     delay: DelayOption = 0,
     start_on_signal: StartOnSignalOption = False,
     buffer_mb: BufferOption = None,
-    max_log_gb: MaxLogOption = None,
+    max_log_gb: MaxLogOption = _LOG_GB,
     min_free_gb: MinFreeOption = 1.0,
     hqd: HqdOption = False,
     hqd_interval: HqdIntervalOption = None,
@@ -155,7 +159,7 @@ def capture_verb(
         duration=duration,
         delay=delay,
         start_on_signal=start_on_signal,
-        max_log_bytes=None if max_log_gb is None else round(max_log_gb * 1e9),
+        max_log_bytes=round(max_log_gb * 1e9),
         min_free_bytes=round(min_free_gb * 1e9),
         kill=kill,
         correlate=not no_correlate,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from tracecorr.capture.hiplog.log_file import list_data
 from tracecorr.capture.workload.container import find_marked
 from tracecorr.capture.workload.engines import exec_log_folders
 from tracecorr.store.ownership import LOG_FOLDER, is_log, open_log
@@ -74,13 +75,20 @@ class ContainerLogs:
         if failures:
             why = f"{failures[0].strerror}; what could not be moved stays in {self.inside} of the container"
             raise OSError(failures[0].errno, why) from failures[0]
-        self.remove()
+        self._remove_empty()
         stays = f"in {self.inside} of the container stays what is no log of the workload: {', '.join(foreign)}"
         return [stays] if foreign else []
 
     def remove(self) -> None:
-        """Take the folder away from the container, unless there is something in it."""
-        with suppress(OSError):
+        """Take the logs and their folder away from the container; what is no log of the workload stays."""
+        owners = {os.fstat(self._folder).st_uid}
+        for name in os.listdir(self._folder):  # noqa: PTH208
+            if is_log(os.stat(name, dir_fd=self._folder, follow_symlinks=False), owners):
+                os.unlink(name, dir_fd=self._folder)
+        self._remove_empty()
+
+    def _remove_empty(self) -> None:
+        with suppress(OSError):  # somebody else's files are in it
             os.rmdir(os.path.basename(self.inside), dir_fd=self._parent)  # noqa: PTH119
 
     def close(self) -> None:
@@ -94,7 +102,7 @@ class ContainerLogs:
         try:
             with ExitStack() as undone, (target / name).open("xb") as copy:
                 undone.callback((target / name).unlink)
-                for start, end in _list_data(source):
+                for start, end in list_data(source, 0, os.fstat(source).st_size):
                     copy.seek(start)
                     while start < end and (piece := os.pread(source, min(_PIECE, end - start), start)):
                         copy.write(piece)
@@ -174,16 +182,6 @@ def _open_first(root: int, folders: Sequence[str]) -> tuple[str, int, int]:
         except OSError:
             os.close(parent)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), " ".join(folders))
-
-
-def _list_data(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each part of a file that is no hole."""
-    end = 0
-    with suppress(OSError):  # ENXIO: there is no more data
-        while True:
-            start = os.lseek(descriptor, end, os.SEEK_DATA)
-            end = os.lseek(descriptor, start, os.SEEK_HOLE)
-            yield start, end
 
 
 class _OpenHow(ctypes.Structure):

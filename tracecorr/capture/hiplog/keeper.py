@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Container, Iterable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,73 +15,16 @@ from typing import Any
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.late_writers import LateWriters
 from tracecorr.capture.hiplog.log_file import CUT_SHORT, GrowingLog, LogFollower
+from tracecorr.capture.signals import Interrupted
 from tracecorr.capture.workload.launch import Launched
 from tracecorr.store.capture import LONGEST_NAME
 from tracecorr.store.frames import SUFFIX
 from tracecorr.store.ownership import FOREIGN_FOLDER, find_owners, is_log
 
+_PAUSE_SECONDS = 0.1
 # A runtime writes some KB at once.
 _FULL_BYTES = 1 << 16
-
-
-@dataclass
-class ClosedLogs:
-    """What came of it.
-
-    Args:
-        losses: what was lost of the logs.
-        problems: what to tell the user.
-        failures: why the logs could not be brought in.
-    """
-
-    losses: list[dict[str, Any]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    failures: list[OSError] = field(default_factory=list)
-
-    @property
-    def is_cut(self) -> bool:
-        """Tell whether somebody wrote on after the recording had ended."""
-        return any(loss["reason"] == CUT_SHORT for loss in self.losses)
-
-
-def close_logs(
-    logs: LogKeeper, launched: Launched, folder: RecordingFolder, alive: Iterable[int], seconds: float
-) -> ClosedLogs:
-    """Complete the logs, whatever the workload did to them; who still writes cannot change them any more.
-
-    Args:
-        logs: the logs.
-        launched: the workload.
-        folder: the capture folder.
-        alive: processes of the workload that go on.
-        seconds: for how long it ran.
-    """
-    closed = ClosedLogs()
-    owners = logs.owners()
-    foreign: list[str] = []
-    with closing(LateWriters(launched.logs, alive, owners)) as late:
-        steps: list[Callable[[], None]] = [
-            lambda: closed.losses.extend(logs.finish(late.names)),
-            lambda: closed.problems.extend(launched.collect(owners) or ()),
-            lambda: foreign.extend(folder.seal_logs(owners)),
-        ]
-        for step in steps:
-            try:
-                step()
-            except OSError as error:
-                closed.failures.append(error)
-        said = late.discard(logs.size / seconds)
-    closed.problems += [*logs.problems, *(f"the logs are not complete: {error}" for error in closed.failures)]
-    closed.problems += [_describe_foreign(name, folder) for name in foreign]
-    closed.problems += [said] if said else []
-    if folder.free_bytes() < _FULL_BYTES:
-        closed.problems.append(
-            "the disk is full: what the HIP runtime could not write is missing in its log, uncounted"
-        )
-    return closed
-
-
-_PAUSE_SECONDS = 0.1
+Interruptible = Callable[[], AbstractContextManager[None]]
 
 
 class LogKeeper:
@@ -176,6 +119,12 @@ class LogKeeper:
                 self.stored[log.follower.path.name] = log.stored
         return losses
 
+    def abandon(self) -> None:
+        """Leave the logs as a kill would: what is compressed stays, the rest stays in the folder."""
+        self.stop()
+        for log in self._logs.values():
+            self._attempt(log, log.shorten)
+
     def _work(self) -> None:
         while True:
             try:
@@ -199,7 +148,7 @@ class LogKeeper:
 
         def look() -> None:
             nonlocal more
-            more = log.look(status.st_size, whole=self._is_cut)
+            more = log.look(status, whole=self._is_cut)
             log.discard()
 
         self._attempt(log, look)
@@ -208,7 +157,7 @@ class LogKeeper:
         return more
 
     def _measure(self) -> None:
-        self.size = sum(log.kept_bytes for log in self._logs.values())
+        self.size = sum(log.data_bytes for log in self._logs.values())
 
     def _find_files(self) -> dict[str, os.stat_result]:
         found = {}
@@ -245,6 +194,76 @@ class LogKeeper:
     def _note(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+@dataclass
+class ClosedLogs:
+    """What came of it.
+
+    Args:
+        losses: what was lost of the logs.
+        problems: what to tell the user.
+        failures: why the logs could not be brought in.
+        is_interrupted: whether a signal ended it: `correlate` completes what is left.
+    """
+
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    failures: list[OSError] = field(default_factory=list)
+    is_interrupted: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether somebody wrote on after the recording had ended."""
+        return any(loss["reason"] == CUT_SHORT for loss in self.losses)
+
+
+def close_logs(
+    logs: LogKeeper,
+    launched: Launched,
+    folder: RecordingFolder,
+    alive: Iterable[int],
+    seconds: float,
+    interruptible: Interruptible = nullcontext,
+) -> ClosedLogs:
+    """Complete the logs, whatever the workload did to them; who still writes cannot change them any more.
+
+    Args:
+        logs: the logs.
+        launched: the workload.
+        folder: the capture folder.
+        alive: processes of the workload that go on.
+        seconds: for how long it ran.
+        interruptible: lets a signal raise `Interrupted`.
+    """
+    closed = ClosedLogs()
+    owners = logs.owners()
+    with closing(LateWriters(launched.logs, alive, owners)) as late:
+        steps: list[Callable[[], None]] = [
+            lambda: closed.losses.extend(logs.finish(late.names)),
+            lambda: closed.problems.extend(launched.collect(owners) or ()),
+        ]
+        for step in steps:
+            try:
+                with interruptible():
+                    step()
+            except OSError as error:
+                closed.failures.append(error)
+            except Interrupted:
+                closed.is_interrupted = True
+                logs.abandon()
+        try:
+            closed.problems += [_describe_foreign(name, folder) for name in folder.seal_logs(owners)]
+        except OSError as error:
+            closed.failures.append(error)
+        said = late.discard(logs.size / seconds)
+    closed.problems += [*logs.problems, *(f"the logs are not complete: {error}" for error in closed.failures)]
+    closed.problems += [said] if said else []
+    if folder.free_bytes() < _FULL_BYTES:
+        closed.problems.append(
+            "the disk is full: what the HIP runtime could not write is missing in its log, uncounted"
+        )
+    return closed
 
 
 def _describe_foreign(name: str, folder: RecordingFolder) -> str:

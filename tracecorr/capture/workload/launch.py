@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,7 +66,14 @@ def check_command(options: CaptureOptions, invoker: Invoker) -> str:
     return "" if places else resolve_command(options.command[0], invoker.environment)
 
 
-def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: RecordingFolder, token: str) -> Launched:
+def launch(
+    options: CaptureOptions,
+    invoker: Invoker,
+    program: str,
+    folder: RecordingFolder,
+    token: str,
+    interruptible: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Launched:
     """Start the workload behind its gate.
 
     Args:
@@ -75,6 +82,7 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
         program: path of its executable on the host.
         folder: the capture folder.
         token: unique name of the capture.
+        interruptible: lets a signal raise `Interrupted` while a container's engine is waited for.
 
     Raises:
         CommandError: the container has no such command.
@@ -84,9 +92,11 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
     if options.pid is not None:
         return _attach(options, options.pid, folder)
     if options.container is not None:
-        return _launch_exec(options, invoker, folder, token)
+        with interruptible():
+            return _launch_exec(options, invoker, folder, token)
     if options.image is not None:
-        return _launch_run(options, invoker, folder, token)
+        with interruptible():
+            return _launch_run(options, invoker, folder, token)
     variables = log_environment(options.log_level, folder.log_folder / LOG_NAME)
     os.chown(folder.path / LOG_FOLDER, invoker.uid, invoker.gid)
     process = GatedProcess(program, options.command, {**invoker.environment, **variables}, invoker, WATCHED)
