@@ -129,7 +129,7 @@ static inline u64 eight_hexadecimal(u64 word) {
 
 /* ---- what rows are ---- */
 
-enum { ENTER = 1, EXIT = 2, KERNARG = 5, SHADER = 6, PACKET = 7, COMMAND = 8, COPY = 9 }; /* `messages.Kind` */
+enum { OTHER, ENTER, EXIT, ROW, FOLDED, KERNARG, SHADER, PACKET, COMMAND, COPY, TEXT }; /* `messages.Kind` */
 enum { OPEN = -1, NO_EXIT = -2 };
 
 static inline int is_call(int8_t kind) { return kind == ENTER || kind == EXIT; }

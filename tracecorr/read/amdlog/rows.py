@@ -54,6 +54,10 @@ class Rows:
         self._columns[name] = np.empty(self._room + self._size, dtype)
         self._columns[name][self._room :] = values
 
+    def put(self, name: str, values: Array) -> None:
+        """Set a column with the room before it."""
+        self._columns[name] = values
+
     def has(self, name: str) -> bool:
         """Tell whether the column was set."""
         return name in self._columns
