@@ -5,7 +5,7 @@ each. They see bytes through `Text`'s padding only: a position outside of it fit
 the C file whose functions it calls; those of `tables.py` are in `lines.c`.
 """
 
-from tracecorr.native.arrays import Ints, Words, address
+from tracecorr.native.arrays import Ints, Scratch, Words, address
 from tracecorr.native.codes import number_codes
 from tracecorr.native.groups import (
     count_groups,
@@ -49,7 +49,7 @@ from tracecorr.native.views import (
 )
 
 __all__ = [
-    "KERNEL", "Ints", "Struct", "Words", "hash_text",
+    "KERNEL", "Ints", "Scratch", "Struct", "Words", "hash_text",
     "CROSSED", 
     "NO_MOMENT", "UNSORTED", "Drawn", "HashTable", 
     "Minimap", "Placed", "Records", "Survey", "Told", "Tracks", "address",

@@ -60,15 +60,15 @@ typedef struct {
     u64 key;                                      /* its hash */
     i64 names_full;
     i64 row;                                      /* next row */
-    i64 *offset, *length, *row_stamp, *row_at, *row_until, *told_us;
+    i64 *offset, *length, *row_stamp;
     u64 *words;                                   /* `WORDS` columns, `stride` apart, and signed ones behind them */
     i64 stride;
-    i32 *row_thread, *row_name, *result, *kernel;
+    i32 *row_thread, *row_name, *result, *kernel, *told_us;
     int8_t *row_kind, *row_layer;
     uint16_t *row_flags;
     u8 *is_rocr;
     i64 present;                                  /* bits of the columns that have a value */
-    i64 *lists, *list_sizes;
+    i64 *lists, *list_sizes;                      /* each list: rows, and behind them their records */
     i64 values_room, values;                      /* args and addresses: field (negative: an address), row, value */
     i64 *value_field, *value_row;
     u64 *value;
@@ -150,7 +150,9 @@ static inline i64 code_text(Reading *of, int table, const u8 *p, i64 size) {
 /* ---- where values go ---- */
 
 static inline void put_list(Reading *of, int list, i64 row) {
-    of->lists[list * of->count + of->list_sizes[list]++] = row;
+    i64 *to = of->lists + 2 * list * of->count + of->list_sizes[list]++;
+    to[0] = row;
+    to[of->count] = of->record;
 }
 
 static int put_value(Reading *of, i64 field, u64 value) {
@@ -488,7 +490,7 @@ static int read_call(Reading *of, i64 kind, i64 code, i64 size, const u8 *p, con
     i64 marks = of->tables[NAMES].marks[code];
     i64 row = of->row, result = -1;
     if (kind == EXIT) {
-        of->told_us[row] = read_duration(p + size, end);
+        of->told_us[row] = (i32)read_duration(p + size, end);
         of->present |= (i64)(of->told_us[row] >= 0) << SIGNED_END;
         if (read_result(of, p + size, end, &result))
             return NEW_TEXT;
@@ -555,8 +557,6 @@ static void clear_row(Reading *of, i64 i) {
     of->length[row] = of->end[i] - of->start[i];
     of->row_stamp[row] = of->stamp[i];
     of->row_thread[row] = (i32)of->thread[i];
-    of->row_at[row] = of->at[i];
-    of->row_until[row] = of->until[i];
     of->is_rocr[row] = (of->flags[i] & IS_ROCR) > 0;
     of->row_flags[row] = (uint16_t)((of->flags[i] & IS_TORN ? FLAG_TORN : 0) |
                                     (of->end[i] - of->message[i] >= CUT_BYTES ? FLAG_CUT : 0));

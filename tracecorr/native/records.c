@@ -150,11 +150,11 @@ static int put_record(Scan *of, i64 start, i64 mark, i64 digits, i64 end, int is
     end -= raw[end - 1] == '\r';
     for (i64 most = at + MOST_BLANKS; at < end && at < most && raw[at] == ' ';)
         at++;
-    if (raw[at] == '[' || is_digit(raw[at])) {
+    if (at < end && (raw[at] == '[' || is_digit(raw[at]))) {
         i64 most = at + THREAD_BYTES < end ? at + THREAD_BYTES + 1 : end;
-        for (stop = at; stop < most && raw[stop] != ']';)
-            stop++;
-        if (stop < most) {
+        const u8 *bracket = memchr(raw + at, ']', (size_t)(most - at));
+        if (bracket) {
+            stop = bracket - raw;
             u64 key = key_of(hash_text(raw + at, stop - at));
             code = look_up(of->thread_keys, of->thread_codes, of->thread_mask, key);
             if (code < 0) {
@@ -206,8 +206,8 @@ static int put_other(Scan *of, i64 start, i64 end, i64 until, int merge) {
 }
 
 static int read_line(Scan *of, i64 start, i64 end, i64 until) {
-    i64 low = start, begun = -1, mark = 0, digits = 0;
-    for (i64 unit = find_unit(of->raw, start, end); unit >= 0; unit = find_unit(of->raw, unit + 4, end)) {
+    i64 low = start, begun = -1, mark = 0, digits = 0, first = find_unit(of->raw, start, end);
+    for (i64 unit = first; unit >= 0; unit = find_unit(of->raw, unit + 4, end)) {
         i64 width, stop = unit - (unit > low && of->raw[unit - 1] == 'd'), site = find_site(of->raw, stop, low, &width);
         if (site < 0)
             continue;
@@ -225,7 +225,7 @@ static int read_line(Scan *of, i64 start, i64 end, i64 until) {
     }
     if (begun < 0) {
         begun = start;
-        mark = find_time_without_unit(of->raw, start, end, &digits);
+        mark = first < 0 ? find_time_without_unit(of->raw, start, end, &digits) : -1;
         if (mark < 0)
             return put_other(of, start, end, until, of->merge != 0);
     }

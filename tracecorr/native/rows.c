@@ -3,7 +3,8 @@
 
 typedef struct {
     const int8_t *kind;
-    const i64 *partner, *stamp, *told_us;
+    const i64 *partner, *stamp;
+    const i32 *told_us;
     const u64 *stream;
     const uint16_t *flags;
     i64 step_ns; /* a told duration may differ from that between the stamps by so much */
@@ -33,7 +34,7 @@ void end_calls(const CallRows *of, i64 count, const i64 *rows, i64 *leave, i64 *
             stream[i] = of->stream[exit];
         if (of->told_us[exit] < 0)
             continue;
-        i64 differs = of->stamp[exit] - of->stamp[row] - 1000 * of->told_us[exit];
+        i64 differs = of->stamp[exit] - of->stamp[row] - 1000LL * of->told_us[exit];
         flags[i] |= differs >= -of->step_ns && differs <= of->step_ns ? of->span_told : of->span_differs;
     }
 }

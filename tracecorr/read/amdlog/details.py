@@ -11,7 +11,7 @@ import numpy as np
 
 from tracecorr.model.hip_names import STREAM_MAKERS
 from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE
-from tracecorr.native import KERNEL, Ints, Struct, Words
+from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages
 from tracecorr.read.amdlog.messages import Kind
 from tracecorr.read.amdlog.records import Records
@@ -28,10 +28,13 @@ _BARE = ("status", "free_mask")
 # Args and addresses of queues that a record has at most.
 _MOST_VALUES = 40
 _ROW_TYPES = {
-    "offset": np.int64, "length": np.int64, "row_stamp": np.int64, "row_at": np.int64, "row_until": np.int64,
-    "told_us": np.int64, "row_thread": np.int32, "row_name": np.int32, "result": np.int32, "kernel": np.int32,
+    "offset": np.int64, "length": np.int64, "row_stamp": np.int64, "told_us": np.int32, "row_thread": np.int32, "row_name": np.int32, "result": np.int32, "kernel": np.int32,
     "row_kind": np.int8, "row_layer": np.int8, "row_flags": np.uint16, "is_rocr": np.bool_,
 }  # fmt: skip
+
+
+# Row, start and end of its message.
+_Told = tuple[int, int, int]
 
 
 @dataclass
@@ -111,6 +114,7 @@ class DetailReader:
         self.rings: set[int] = set()
         self.queues: set[int] = set()
         self.asked: set[Question] = set()
+        self._scratch = Scratch()
 
     def read(self, text: Text, records: Records, base: int, room: int = 0) -> Details:
         """Return the rows of a block whose first byte has offset `base` in the file, with `room` for others before."""
@@ -118,19 +122,19 @@ class DetailReader:
         reading = self._read(text, records, base, at, until, room)
         count = reading["row"] - room
         rows = Rows(count, _columns_of(reading, room + count), room)
-        lists = {name: _list_of(reading, i) - room for i, name in enumerate(LISTS)}
+        lists = {name: _list_of(reading, i, room) for i, name in enumerate(LISTS)}
         args = Args(list(self._vocabulary.fields))
-        details = Details(rows, lists["packets"], _packet_fields(reading), _waits_of(reading), args)
+        details = Details(rows, lists["packets"].rows, _packet_fields(reading), _waits_of(reading), args)
         addresses = self._take_values(reading, rows, args, room)
-        messages_of = _Messages(text, reading["row_at"][room:], reading["row_until"][room:])
-        addresses += self._read_texts(rows, messages_of, lists["texts"], args)
+        told = {name: [(row, int(at[i]), int(until[i])) for row, i in some.pairs()] for name, some in lists.items() if name != "packets"}
+        addresses += self._read_texts(rows, text, told["texts"], args)
         self._read_queues(rows, args, addresses)
-        self._read_streams(rows, messages_of, lists["streams"], args)
-        for row in lists["grouped"].tolist():
-            found = _GROUPED.match(messages_of.bytes(row))
+        self._read_streams(rows, text, told["streams"], args)
+        for row, start, stop in told["grouped"]:
+            found = _GROUPED.match(text.slice(start, stop))
             if found:
                 rows["stream"][row] = _address(found[1])
-        _read_complaints(rows, messages_of, lists["complaints"], text, base, args)
+        _read_complaints(rows, text, told["complaints"], lists["complaints"].levels(text, records), args)
         return details
 
     def _read(self, text: Text, records: Records, base: int, at: Ints, until: Ints, room: int) -> Struct:
@@ -142,13 +146,14 @@ class DetailReader:
             message=records.message, own_end=records.own_end, flags=records.flags, answer=-1, row=room,
             tables=vocabulary.describe_texts(), names_full=vocabulary.is_full, stride=room + count,
         )  # fmt: skip
-        reading.set(**{name: np.empty(room + count, kind) for name, kind in _ROW_TYPES.items()})
+        take, columns = self._scratch.take, len(PACKET_FIELDS)
+        reading.set(**{name: take(name, room + count, kind) for name, kind in _ROW_TYPES.items()})
         reading.set(
-            words=np.empty((len(WORDS) + len(SIGNED), room + count), np.uint64),
-            lists=np.empty((len(LISTS), count), np.int64),
+            words=take("words", (len(WORDS) + len(SIGNED)) * (room + count), np.uint64),
+            lists=take("lists", 2 * len(LISTS) * count, np.int64),
             list_sizes=np.zeros(len(LISTS), np.int64),
-            packet_values=np.zeros((len(PACKET_FIELDS), count), np.uint64),
-            packet_has=np.zeros((len(PACKET_FIELDS), count), np.bool_),
+            packet_values=take("packet_values", columns * count, np.uint64),
+            packet_has=take("packet_has", columns * count, np.bool_),
         )
         _make_room(reading, count + _MOST_VALUES)
         while (status := KERNEL.read_messages(reading.address)) != _DONE:
@@ -172,11 +177,11 @@ class DetailReader:
         found = zip(of_row[queues].tolist(), fields[queues].tolist(), values[queues].tolist(), strict=True)
         return [(row - room, names[-1 - number], value) for row, number, value in found]
 
-    def _read_texts(self, rows: Rows, told: _Messages, some: Ints, args: Args) -> list[tuple[int, str, int]]:
+    def _read_texts(self, rows: Rows, text: Text, some: list[_Told], args: Args) -> list[tuple[int, str, int]]:
         """Read messages that hold text; return the queues that they name: row, `any_queue`, address."""
         names, queues = self._vocabulary.names.values, []
-        for row in some.tolist():
-            found = messages.TEXTS[names[rows["name"][row]]].match(told.text(row))
+        for row, start, stop in some:
+            found = messages.TEXTS[names[rows["name"][row]]].match(text.read(start, stop).strip())
             for key, value in found.groupdict().items() if found else ():
                 if value is None:
                     continue
@@ -206,11 +211,11 @@ class DetailReader:
             else:
                 args.add_one(question.answer(), int(rows["offset"][row]), value)
 
-    def _read_streams(self, rows: Rows, told: _Messages, some: Ints, args: Args) -> None:
+    def _read_streams(self, rows: Rows, text: Text, some: list[_Told], args: Args) -> None:
         """Read the calls that make and destroy streams: the stream, its flags and its priority."""
         names = self._vocabulary.names.values
-        for row in some.tolist():
-            name, offset, line = names[rows["name"][row]], int(rows["offset"][row]), told.bytes(row)
+        for row, start, stop in some:
+            name, offset, line = names[rows["name"][row]], int(rows["offset"][row]), text.slice(start, stop)
             if rows["kind"][row] == Kind.EXIT:
                 handle = _HANDLE.search(line.partition(b": Returned hipSuccess : ")[2])
                 if handle and name.startswith(STREAM_MAKERS):
@@ -226,27 +231,27 @@ class DetailReader:
 
 
 @dataclass(frozen=True)
-class _Messages:
-    """Give the messages of rows."""
+class _List:
+    """Hold some rows, and their records."""
 
-    of: Text
-    at: Ints
-    until: Ints
+    rows: Ints
+    records: Ints
 
-    def bytes(self, row: int) -> bytes:
-        return self.of.slice(int(self.at[row]), int(self.until[row]))
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return rows with their records."""
+        return list(zip(self.rows.tolist(), self.records.tolist(), strict=True))
 
-    def text(self, row: int) -> str:
-        return self.of.read(int(self.at[row]), int(self.until[row])).strip()
+    def levels(self, text: Text, records: Records) -> Words:
+        """Return the level that each was printed with."""
+        return (text.bytes[records.start[self.records] + 1] - np.uint8(ord("0"))).astype(np.uint64)
 
 
-def _read_complaints(rows: Rows, told: _Messages, some: Ints, text: Text, base: int, args: Args) -> None:
+def _read_complaints(rows: Rows, text: Text, some: list[_Told], levels: Words, args: Args) -> None:
     """Add level and whole message of errors and warnings to `args`: a row's name is short, without numbers."""
-    offsets = rows["offset"][some]
-    levels = text.bytes[offsets - base + text.start + 1] - np.uint8(ord("0"))
-    args.add(LOG_LEVEL, offsets, levels.astype(np.uint64))
-    for row, offset in zip(some.tolist(), offsets.tolist(), strict=True):
-        args.add_text(LOG_MESSAGE, offset, told.text(row))
+    offsets = rows["offset"]
+    args.add(LOG_LEVEL, np.array([offsets[row] for row, _, _ in some], np.int64), levels)
+    for row, start, stop in some:
+        args.add_text(LOG_MESSAGE, int(offsets[row]), text.read(start, stop).strip())
 
 
 def _with_messages(text: Text, records: Records) -> tuple[Text, Ints, Ints]:
@@ -278,8 +283,7 @@ def _make_room(reading: Struct, room: int) -> None:
 def _columns_of(reading: Struct, size: int) -> dict[str, Any]:
     """Return the columns of rows that have a value, with the room before them."""
     columns = {name.removeprefix("row_"): reading[name][:size] for name in _ROW_TYPES}
-    del columns["at"], columns["until"]
-    words, present = reading["words"], reading["present"]
+    words, present = reading["words"].reshape(-1, reading["stride"]), reading["present"]
     for i, name in enumerate((*WORDS, *SIGNED)):
         if present >> i & 1:
             columns[name] = words[i, :size] if name in WORDS else words[i, :size].view(np.int64)
@@ -288,15 +292,18 @@ def _columns_of(reading: Struct, size: int) -> dict[str, Any]:
     return columns
 
 
-def _list_of(reading: Struct, number: int) -> Ints:
-    found: Ints = reading["lists"][number, : reading["list_sizes"][number]]
-    return found
+def _list_of(reading: Struct, number: int, room: int) -> _List:
+    of, size = reading["lists"].reshape(len(LISTS), 2, -1)[number], reading["list_sizes"][number]
+    return _List(of[0, :size] - room, of[1, :size].copy())
 
 
 def _packet_fields(reading: Struct) -> dict[str, tuple[Words, Any]]:
-    count = int(reading["list_sizes"][LISTS.index("packets")])
-    values, has = reading["packet_values"][:, :count], reading["packet_has"][:, :count]
-    return {name: (values[i], has[i]) for i, name in enumerate(PACKET_FIELDS) if has[i].any()}
+    """Return the columns of packets; their memory is free for the next block."""
+    columns, count = len(PACKET_FIELDS), int(reading["list_sizes"][LISTS.index("packets")])
+    values, has = (reading[name].reshape(columns, -1)[:, :count] for name in ("packet_values", "packet_has"))
+    found = {name: (values[i].copy(), has[i].copy()) for i, name in enumerate(PACKET_FIELDS) if has[i].any()}
+    has[:], values[:] = False, 0
+    return found
 
 
 def _waits_of(reading: Struct) -> tuple[Ints, Words]:

@@ -24,7 +24,7 @@ from tracecorr.model.reasons import (
     PROGRAM_OUTPUT,
     TORN_RECORD,
 )
-from tracecorr.native import KERNEL, Ints, Struct
+from tracecorr.native import KERNEL, Ints, Scratch, Struct
 from tracecorr.read.amdlog.tokens import IS_INCOMPLETE, IS_ROCR, IS_TORN, Vocabulary, thread_of
 from tracecorr.read.amdlog.torn import Head, Join, find_joins, find_swapped, without_cut_number
 from tracecorr.read.amdlog.wholeness import THREAD, is_ended
@@ -32,8 +32,6 @@ from tracecorr.read.text import Text
 
 _NEWLINE = 10
 _DONE, _NEW_TEXT = 0, 1
-# Lines are hardly ever shorter on average; where they are, there is more room in the next turn.
-_USUAL_BYTES = 64
 _MULTI_LINE = re.compile(rb"devprogram\.cpp|comgr|code-object", re.IGNORECASE)
 # Its enter line holds the source text of the program.
 _SOURCE_TEXT = b" hiprtcCreateProgram ("
@@ -126,6 +124,7 @@ class RecordReader:
         self._goes_on = False
         # First halves whose rest may be in the next block.
         self._heads: tuple[Head, ...] = ()
+        self._scratch, self._room = Scratch(), 1 << 10
 
     @property
     def context(self) -> tuple[bool, tuple[Head, ...]]:
@@ -148,18 +147,28 @@ class RecordReader:
         threads, has_holes = self._vocabulary.threads, text.raw.find(b"\0", text.start, text.stop) >= 0
         scan = Struct("Scan", raw=text.bytes, at=text.start, stop=text.stop, merge=not has_holes)
         scan.set(worst_level=max(WORST_LEVELS), **_thread_table(threads))
-        _make_room(scan, (text.stop - text.start) // _USUAL_BYTES + 16)
+        self._make_room(scan, self._room)
         while (status := KERNEL.scan_records(scan.address)) != _DONE:
             if status == _NEW_TEXT:
                 threads.learn(text.slice(scan["text"], scan["text_end"]), scan["key"])
                 scan.set(**_thread_table(threads))
             else:
-                _make_room(scan, 2 * scan["room"])
+                self._make_room(scan, 2 * scan["room"])
         count, others = scan["records"], scan["others"]
         columns = (scan[name][:count] for name in (*_COLUMNS, "flags"))
         records = Records(*columns, used=(count, scan["used_bytes"]), has_holes=has_holes)
         found = (scan[f"other_{name}"][:others] for name in (*_OTHER_COLUMNS, "reason"))
         return records, Others(*found)
+
+    def _make_room(self, scan: Struct, room: int) -> None:
+        """Make room for so many records, and as many lines that are none."""
+        for name in (*_COLUMNS, "flags", *(f"other_{name}" for name in (*_OTHER_COLUMNS, "reason"))):
+            grown = self._scratch.take(name, room, np.uint8 if name in ("flags", "other_reason") else np.int64)
+            if name in scan.held:
+                grown[: len(scan[name])] = scan[name]
+            scan.set(**{name: grown})
+        scan.set(room=room, other_room=room)
+        self._room = room
 
     def _join_torn(self, text: Text, records: Records, others: Others) -> None:
         """Put torn records together, and account for all that is no record."""
@@ -204,17 +213,6 @@ def _thread_table(threads: Any) -> dict[str, Any]:
     return {
         "thread_keys": table.keys, "thread_codes": table.codes, "thread_mask": table.mask, "thread_sizes": threads.marks
     }  # fmt: skip
-
-
-def _make_room(scan: Struct, room: int) -> None:
-    """Make room for so many records, and as many lines that are none."""
-    names = [*_COLUMNS, "flags", *(f"other_{name}" for name in (*_OTHER_COLUMNS, "reason"))]
-    for name in names:
-        grown = np.empty(room, np.uint8 if name in ("flags", "other_reason") else np.int64)
-        if name in scan.held:
-            grown[: len(scan[name])] = scan[name]
-        scan.set(**{name: grown})
-    scan.set(room=room, other_room=room)
 
 
 def _is_multi_line(text: Text, record: int) -> bool:
