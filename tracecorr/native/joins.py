@@ -19,7 +19,13 @@ _ROW_COLUMNS = {
 
 
 def set_lanes(
-    thread: npt.NDArray[np.int32], key_of: Ints, lane_now: Ints, stamp: Ints, is_rocr: npt.NDArray[np.bool_], last: Ints, room: int = 0
+    thread: npt.NDArray[np.int32],
+    key_of: Ints,
+    lane_now: Ints,
+    stamp: Ints,
+    is_rocr: npt.NDArray[np.bool_],
+    last: Ints,
+    room: int = 0,
 ) -> tuple[npt.NDArray[np.int32], Ints, tuple[int, int, int]]:
     """Return the lane of each row, the last times, and what tells whether a clock went back.
 

@@ -19,8 +19,9 @@ from tracecorr.native.arrays import address
 LIBRARY = Path(__file__).with_name("kernel.so")
 _NEXT_STEP = "install tracecorr again: pip install -e ., or scripts/run"
 _TYPES: dict[str, Any] = {
-    "i64": ctypes.c_int64, "u64": ctypes.c_uint64, "int": ctypes.c_int, "i32": ctypes.c_int32, "u8": ctypes.c_uint8,
-    "uint16_t": ctypes.c_uint16, "int8_t": ctypes.c_int8, "uint32_t": ctypes.c_uint32, "double": ctypes.c_double, "void": None,
+    "i64": ctypes.c_int64, "u64": ctypes.c_uint64, "i32": ctypes.c_int32, "uint32_t": ctypes.c_uint32,
+    "uint16_t": ctypes.c_uint16, "int8_t": ctypes.c_int8, "u8": ctypes.c_uint8, "int": ctypes.c_int,
+    "double": ctypes.c_double, "void": None,
 }  # fmt: skip
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _STRUCT = re.compile(r"^typedef struct \{(.*?)^\} (\w+);", re.DOTALL | re.MULTILINE)

@@ -6,9 +6,6 @@
  */
 #include "bytes.h"
 
-enum { DONE = 0, NEW_TEXT = 1, NO_ROOM = 2 };
-/* Flags of records, as `records.c` sets them; the caller adds the last one. */
-enum { IS_TORN = 1, IS_ROCR = 2, IS_COMPLAINT = 4, IS_INCOMPLETE = 8 };
 /* Where the values of fields go: columns of all rows, lists, columns of packets from `PACKET_COLUMNS` on. */
 enum { RING, SIGNAL, POINTER, STREAM, ARG, WORDS, SIZE_BYTES = WORDS, PACKET_INDEX, KERNARG_BYTES, SIGNED_END,
        TO_ARGS = SIGNED_END, NOWHERE, TO_WAITS, PACKET_COLUMNS };

@@ -31,8 +31,6 @@ typedef struct {
     u8 *other_reason;
 } Scan;
 
-enum { DONE = 0, NEW_TEXT = 1, NO_ROOM = 2 };
-enum { IS_TORN = 1, IS_ROCR = 2, IS_COMPLAINT = 4 };
 /* Of a line that is no record: blank, begins with a colon (Python looks at it), other text. */
 enum { BLANK = 0, COLON = 1, OTHER_TEXT = 3 };
 enum { MOST_BLANKS = 64, THREAD_BYTES = 48, SITE_BYTES = 200, NEAR_LINES = 64 };

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tracecorr.native.arrays import Bytes, Ints, Words, address
 from tracecorr.native.library import KERNEL, Struct
 
+
 def end_calls(of: Struct, rows: Ints) -> tuple[Ints, Ints, Words, npt.NDArray[np.uint16]]:
     """Return of rows that row which is their exit (-1 = none), the same where it ends a span, stream and flags."""
     leave, span = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)

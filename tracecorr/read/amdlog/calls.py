@@ -1,8 +1,8 @@
 """What belongs together in the rows of a block: calls and their exits, packets and the lines before them.
 
 Rows are in the order of the file; each has a lane, that of one thread in one run of its program. ROCm 6.4 and later
-append to the file of an earlier process with the same number. The clock of a thread never goes back: if it does, another
-run begins, and nothing of the one before goes on.
+append to the file of an earlier process with the same number. The clock of a thread never goes back: if it does,
+another run begins, and nothing of the one before goes on.
 
 That the exit of a call never comes is proven by the exit of a call that encloses it, or by the same function being
 entered again, since no HIP function calls itself.
@@ -209,11 +209,11 @@ def find_held(records: native.Records, partner: Ints, following: Ints, position:
 def pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubtful: Mask, wait_bytes: int) -> Ints:
     """Return for each of `rows` (calls in file order) its partner; -1 = open, -2 = none.
 
-    Calls of records without a thread: several threads may print into the one lane. An exit belongs to the open call of
-    its name only if there is just one. Two open calls of one name may be those of two threads: which exit is whose cannot
-    be told, so none of them is paired. A call that is still open when one that it began inside of ends does not nest and
-    is not paired either. Doubt about a name ends when its open calls have ended, or lie further back than an exit is
-    waited for.
+    Without threads, several of them may print into the one lane. An exit belongs to the open call of its name only if
+    there is just one. Two open calls of one name may be those of two threads: which exit belongs to which is unknown,
+    so none of them is paired. A call that is still open when one that it began inside of ends does not nest and is not
+    paired either. Doubt about a name ends when its open calls have ended, or lie further back than an exit is waited
+    for.
 
     Sets `doubtful` where calls are; those of earlier batches that were doubtful still are.
     """

@@ -28,8 +28,9 @@ _BARE = ("status", "free_mask")
 # Args and addresses of queues that a record has at most.
 _MOST_VALUES = 40
 _ROW_TYPES = {
-    "offset": np.int64, "length": np.int64, "row_stamp": np.int64, "told_us": np.int32, "row_thread": np.int32, "row_name": np.int32, "result": np.int32, "kernel": np.int32,
-    "row_kind": np.int8, "row_layer": np.int8, "row_flags": np.uint16, "is_rocr": np.bool_,
+    "offset": np.int64, "length": np.int64, "row_stamp": np.int64, "row_thread": np.int32, "row_name": np.int32,
+    "result": np.int32, "kernel": np.int32, "told_us": np.int32, "row_kind": np.int8, "row_layer": np.int8,
+    "row_flags": np.uint16, "is_rocr": np.bool_,
 }  # fmt: skip
 
 
@@ -126,7 +127,7 @@ class DetailReader:
         args = Args(list(self._vocabulary.fields))
         details = Details(rows, lists["packets"].rows, _packet_fields(reading), _waits_of(reading), args)
         addresses = self._take_values(reading, rows, args, room)
-        told = {name: [(row, int(at[i]), int(until[i])) for row, i in some.pairs()] for name, some in lists.items() if name != "packets"}
+        told = {name: some.places(at, until) for name, some in lists.items() if name != "packets"}
         addresses += self._read_texts(rows, text, told["texts"], args)
         self._read_queues(rows, args, addresses)
         self._read_streams(rows, text, told["streams"], args)
@@ -237,9 +238,9 @@ class _List:
     rows: Ints
     records: Ints
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return rows with their records."""
-        return list(zip(self.rows.tolist(), self.records.tolist(), strict=True))
+    def places(self, at: Ints, until: Ints) -> list[_Told]:
+        """Return the rows with start and end of their messages, given those of all records."""
+        return list(zip(*(a.tolist() for a in (self.rows, at[self.records], until[self.records])), strict=True))
 
     def levels(self, text: Text, records: Records) -> Words:
         """Return the level that each was printed with."""

@@ -155,8 +155,8 @@ class RecordReader:
             else:
                 self._make_room(scan, 2 * scan["room"])
         count, others = scan["records"], scan["others"]
-        columns = (scan[name][:count] for name in (*_COLUMNS, "flags"))
-        records = Records(*columns, used=(count, scan["used_bytes"]), has_holes=has_holes)
+        columns = {name: scan[name][:count] for name in (*_COLUMNS, "flags")}
+        records = Records(**columns, used=(count, scan["used_bytes"]), has_holes=has_holes)
         found = (scan[f"other_{name}"][:others] for name in (*_OTHER_COLUMNS, "reason"))
         return records, Others(*found)
 
@@ -313,4 +313,3 @@ def _measure_holes(text: Text, others: Others) -> Ints:
         if text.raw.find(_LEAST_HOLE, first, stop) >= 0:
             sizes[i] = sum(hole.end() - hole.start() for hole in _LARGE_HOLE.finditer(text.raw, first, stop))
     return sizes
-

@@ -16,13 +16,12 @@ import numpy.typing as npt
 
 from tracecorr import native
 from tracecorr.model.hip_names import STREAM_MAKERS
-from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM, WORST_LEVELS
+from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM
 from tracecorr.native import Ints, Struct
 from tracecorr.read.amdlog import messages
-from tracecorr.read.amdlog.messages import COMMAND_FORMS, MESSAGES, PACKET_KEYS, PACKET_KINDS, Kind
+from tracecorr.read.amdlog.messages import COMMAND_FORMS, MESSAGES, PACKET_KEYS, PACKET_KINDS
 from tracecorr.read.amdlog.names import MORE_NAMES, MOST_NAMES, general_name
 from tracecorr.read.amdlog.wholeness import THREAD, is_whole_kernel
-from tracecorr.read.text import Text
 
 # Columns of all rows: the first ones hold addresses (0 = none), the last ones numbers (-1 = none).
 WORDS = ("ring", "signal", "command", "stream", "arg")
@@ -279,7 +278,9 @@ class Vocabulary:
     def _describe_packets(self, of: Struct, literals: _Literals) -> None:
         keys, first = native.HashTable(), []
         for code, (key, names) in enumerate(PACKET_KEYS.items()):
-            first.append([self._field(name, _packet_sink_of(name)) for name in names][0])
+            first.append(len(self.fields))
+            for name in names:
+                self._field(name, _packet_sink_of(name))
             keys.add_one(native.hash_text(key.encode()), code)
         of.set(
             key_hashes=keys.keys,

@@ -84,9 +84,7 @@ def without_cut_number(message: bytes) -> bytes:
     return _CUT_NUMBER.sub(b"", message)
 
 
-def find_joins(
-    text: Text, message: Ints, end: Ints, torn: Mask, other_start: Ints, other_end: Ints
-) -> Iterator[Join]:
+def find_joins(text: Text, message: Ints, end: Ints, torn: Mask, other_start: Ints, other_end: Ints) -> Iterator[Join]:
     """Yield the records of which a part stands on another line, and those that surely miss one.
 
     Args:
