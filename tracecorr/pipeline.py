@@ -32,12 +32,13 @@ from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set
 from tracecorr.link.threads.thread_votes import guess_threads, select_voters
 from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
-from tracecorr.model.errors import CaptureError
+from tracecorr.model.errors import CaptureError, quote_path
 from tracecorr.model.kinds import INFERRED
 from tracecorr.progress import Stages
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
 from tracecorr.sources import read_parts
 from tracecorr.store.capture import (
+    FORMAT_VERSION,
     Capture,
     drop_abandoned,
     drop_unfinished,
@@ -107,6 +108,30 @@ def correlate(
             drop_unfinished(path)
 
 
+def rebuild_outdated(capture: Capture, say: Callable[[str], None]) -> Capture:
+    """Return the capture with tables of this version: those of an older one are built again from its raw files.
+
+    Args:
+        capture: what a verb opened.
+        say: called with a line that says so, where they are built.
+
+    Raises:
+        CaptureError: it is a dataset of an older version, which has no raw files.
+        TracecorrError: as `correlate` raises it; the old tables stay.
+    """
+    if not capture.is_outdated():
+        return capture
+    if capture.nodes:
+        folders = " ".join(quote_path(str(node["capture"])) for node in capture.info["nodes"])
+        raise CaptureError(
+            f"{capture.path} is a dataset of an older tracecorr: it has no raw files to build its tables from",
+            f"make it again of its captures: tracecorr correlate {folders} -o NEW",
+        )
+    say(f"{capture.path} was made by an older tracecorr: its tables are built again from its raw files")
+    correlate(capture.path)
+    return Capture.open(capture.path)
+
+
 def make_dataset(paths: Sequence[Path], out: Path, *, force: bool = False) -> Capture:
     """Make one dataset of captures that have tables.
 
@@ -152,7 +177,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     samples = _samples(capture) if has_samples else None
     told = list_warnings(tables, maps, samples, attached=is_attached(capture.info))
     warnings = [*(capture.info.get("import_warnings") or []), *told]
-    write_info(path, {**capture.info, "warnings": warnings})
+    write_info(path, {**capture.info, "format": FORMAT_VERSION, "warnings": warnings})
     held = hold_tables(tables, {"events": list_drawn_columns(tables["events"])})
     _end(stages, "store")
     stages.begin("building the views of the page")
