@@ -25,7 +25,7 @@ from tracecorr.read.ftrace import (
     read_prints,
     read_trace_dat,
 )
-from tracecorr.read.ftrace.chosen_ranges import keep_ranges
+from tracecorr.read.ftrace.markers import keep_ranges
 from tracecorr.read.kfd.polls import read_polls
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.snapshots import read_snapshots

@@ -155,8 +155,8 @@ class Capture:
         Raises:
             OSError, InputError: the formats cannot be read.
         """
+        from tracecorr.read.ftrace.formats import render_record
         from tracecorr.read.ftrace.perf_records import render_sample
-        from tracecorr.read.ftrace.shown import render_record
 
         if file not in self._formats:
             self._formats[file] = self._read_formats(file)

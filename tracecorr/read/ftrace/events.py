@@ -1,13 +1,16 @@
-"""Half records: what one trace record says before enter and exit are paired.
+"""Events by name: which row, columns and args a record becomes, before enter and exit are paired.
 
 Both readers (text and ring buffer pages) make the same wide frames: the columns of `BASE`, and for
-each field `x` of the event `u_x` (u64) and `t_x` (text). The functions here turn them into halves.
+each field `x` of the event `u_x` (u64) and `t_x` (text). The functions here turn them into halves: one side of a call,
+or a whole moment.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +19,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.schema import CAT
 from tracecorr.read.digits import Words
+from tracecorr.read.ftrace.tracepoints import event_layer
 from tracecorr.read.heads import MIX
 from tracecorr.read.kfd import ioctl_name, layer_of, result_text
 
@@ -33,9 +37,7 @@ _TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "name": CAT, "phase": pl.Int8, "call": pl.Int8, "key": CAT, "result": CAT,
     "ring": pl.UInt64, "packet_index": pl.Int64, "arg": pl.UInt64, "fd": pl.Int32, "cmd": pl.UInt32,
     "size_bytes": pl.Int64, "depth": pl.UInt16, "parent_offset": pl.Int64, "dur_ns": pl.Int64,
-    "probe": CAT,  # event of a probe of a kernel function
     "is_raw": pl.Boolean,  # of `raw_syscalls`
-    "is_crossed": pl.Boolean,  # see `Calls.crossed`
 }  # fmt: skip
 HALF = pl.Schema(_TYPES)
 
@@ -55,8 +57,6 @@ _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "arch_prctl": ({"arg": "arg2"}, ("option",)),
     "execve": ({"arg": "filename"}, ("path",)),
 }
-# Tracepoints that have a layer of their own (see `event_layer`), or tell of the lives of threads.
-KNOWN_EVENTS = r"^(?:drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_|task_(?:newtask|rename)$)"
 # roctx_push, roctx_pop, roctx_mark, ...; of a second library roctx_push__2.
 _COPY = re.compile(r"__\d+$")
 _ROCTX = re.compile(r"roctx_(push|pop|mark)(?:__\d+)?$")
@@ -291,7 +291,6 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
     name = pl.when(user).then(pl.lit(base)).otherwise(pl.col("function"))
     layer = pl.when(user).then(pl.lit("hsa")).otherwise(layer_of(pl.col("function"), pl.col("module")))
     columns: dict[str, pl.Expr | str | None] = {"layer": layer, "name": name, "key": name}
-    columns["probe"] = pl.when(~user).then(pl.lit(event))
     if not is_return and {"cmd", "arg"} <= set(keys):
         # Of kfd_ioctl(file, cmd, arg): the request, as of the system call around it.
         of_driver = pl.col("function") == "kfd_ioctl"
@@ -354,23 +353,24 @@ def add_others(batch: Batch, frame: pl.DataFrame) -> None:
     batch.add_text(frame, "body", pl.col("rest"))
 
 
-def event_layer(event: str) -> str:
-    """Return the layer of a tracepoint by its name."""
-    if event == "drm_run_job" or event.startswith("drm_sched_"):
-        return "drm_sched"
-    if event.startswith("sched_"):
-        return "sched"
-    if event.startswith("amdgpu_"):
-        return "amdgpu"
-    return "kfd" if event.startswith("kfd_") else "other"
-
-
 def add_marker(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
     """Add trace markers: with the fields `keys` a clock sample, without them free text in `rest`."""
     batch.add(frame, phase=INSTANT, call=0, layer="marker", name="clock_sync" if keys else "marker")
     batch.add_args(frame, keys)
     if not keys:
         batch.add_text(frame, "text", pl.col("rest"))
+
+
+def syscall_of(number: int) -> tuple[str, list[str]]:
+    """Return name and arguments of a system call of x86-64 (Linux up to 6.18), as `events/syscalls` has them."""
+    return _syscalls().get(number, (f"syscall_{number}", [f"arg{i}" for i in range(6)]))
+
+
+@cache
+def _syscalls() -> dict[int, tuple[str, list[str]]]:
+    text = files("tracecorr.read.ftrace").joinpath("syscalls_x86_64.csv").read_text()
+    rows = (line.split(",") for line in text.splitlines()[1:])
+    return {int(number): (name, arguments.split()) for number, name, arguments in rows}
 
 
 def all_args(frames: list[pl.DataFrame]) -> pl.DataFrame:

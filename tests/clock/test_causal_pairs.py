@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 import pytest
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Bounds, no_bounds
+from tracecorr.clock.bounds import NO_HIGH, NO_LOW
 from tracecorr.clock.causal_pairs import (
-    bound_silences,
     bound_spans,
-    count_creations,
-    drop_contradicted,
+    bracket_doorbells,
+    bracket_packets,
+    list_creations,
+    list_moments,
     pair_created_rings,
     pair_creations,
     pair_doorbells,
 )
-from tracecorr.clock.clock_map import ClockMap, fit_clock_map
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 
 # A stamp of the trace may stand up to 3 ns after, and up to 7 ns before the time that it means.
 STEPS = (3, 7)
@@ -64,6 +64,16 @@ def test_what_is_there_twice_is_no_pair(twice: str) -> None:
     assert found.is_empty()
 
 
+def test_indexes_up_to_one_that_came_again_pair_nothing() -> None:
+    """Of the ring's two lives the store of 3 is of the first, its line of the second; other rings are no concern."""
+    stores = [(1, 0xA, n, at) for n, at in ((3, 30), (5, 50), (5, 150), (8, 180))] + [(1, 0xB, 2, 40)]
+    packets = [(1, 0xA, n, at, at + 9) for n, at in ((3, 125), (5, 145), (8, 175))] + [(1, 0xB, 2, 35, 45)]
+    found = pair_doorbells(
+        pl.DataFrame(stores, schema=STORES, orient="row"), pl.DataFrame(packets, schema=PACKETS, orient="row")
+    )
+    assert sorted(found["stamp_ns"]) == [40, 180]
+
+
 def test_a_store_without_its_ring_is_no_pair() -> None:
     found = pair_doorbells(
         pl.DataFrame([(1, None, 5, 100)], schema=STORES, orient="row"),
@@ -77,9 +87,8 @@ PROBES = {"thread": pl.UInt32, "ring": pl.UInt64, "stamp_ns": pl.Int64, "end_sta
 
 
 def test_a_recorded_ring_lies_in_its_creation_of_the_log() -> None:
-    """The line at its end is stamped in whole microseconds, cut: it was printed up to 1000 ns later."""
     creations = pl.DataFrame(
-        [(1, 0xA, 10_000, 20_000), (1, 0xB, 30_000, 40_000), (1, 0xC, 1, 2), (1, 0xC, 3, 4)],
+        [(1, 0xA, 10_000, 21_000), (1, 0xB, 30_000, 41_000), (1, 0xC, 1, 2), (1, 0xC, 3, 4)],
         schema=CREATIONS, orient="row",
     )  # fmt: skip
     probes = pl.DataFrame(
@@ -104,8 +113,9 @@ US = 1_000
 
 
 def creations(*spans: tuple[int, int], thread: int = 1) -> pl.DataFrame:
+    """Return creations; the last line of each was printed up to 1 us after its stamp, which is cut."""
     return pl.DataFrame(
-        [(thread, a * US, b * US) for a, b in spans],
+        [(thread, a * US, (b + 1) * US) for a, b in spans],
         schema={"thread": pl.UInt32, "from_ns": pl.Int64, "to_ns": pl.Int64}, orient="row",
     )  # fmt: skip
 
@@ -161,20 +171,6 @@ def test_one_creation_fits_any_shift() -> None:
     assert pair_creations(creations((6_000, 6_400)), ioctls((1_100, 1_300)), STEPS).is_empty()
 
 
-def test_creations_that_contradict_the_doorbells_by_less_than_a_suspend_say_nothing() -> None:
-    """The doorbells show a clock that is 5000 us behind; half a second is that of a machine that slept."""
-    stamps = np.arange(3_000, 4_000, 50) * US
-    doorbells = Bounds(stamps, np.full(20, 4_990 * US), np.full(20, 5_010 * US))
-    for shift_us, told in ((5_000, True), (6_400, False), (3_600, False), (505_000, True)):
-        found = pair_creations(
-            creations((1_000 + shift_us, 1_400 + shift_us), (1_900 + shift_us, 2_300 + shift_us)),
-            ioctls((1_100, 1_300), (2_000, 2_200)), STEPS,
-        )  # fmt: skip
-        assert len(found) == 2
-        assert drop_contradicted(found, doorbells, STEPS).height == (2 if told else 0), shift_us
-    assert drop_contradicted(found, no_bounds(), STEPS).height == 2
-
-
 def test_ioctls_of_other_threads_are_in_no_creation() -> None:
     other = ioctls((1_100, 1_300), (2_000, 2_200), thread=2)
     assert pair_creations(creations((6_000, 6_400), (6_900, 7_300)), other, STEPS).is_empty()
@@ -197,120 +193,45 @@ def test_an_ioctl_longer_than_the_first_creation_is_not_its_own_though_the_other
     assert pair_creations(made, ioctls((1_000, 1_500), (1_900, 2_300)), STEPS).is_empty()
 
 
-MADE = {"thread": pl.UInt32, "from_ns": pl.Int64, "to_ns": pl.Int64}
-STAMPS = {"thread": pl.UInt32, "stamp_ns": pl.Int64}
-# Three creations of a thread, and one of another one.
-MADE_ROWS = [(1, 10_000, 20_000), (1, 30_000, 40_000), (1, 50_000, 60_000), (2, 30_000, 40_000)]
+def _log(*lines: tuple[int, str, int]) -> pl.DataFrame:
+    """Return lines of a log: thread, name, time in us."""
+    rows = [
+        {"thread": thread, "name": name, "stamp_ns": us * US, "end_stamp_ns": None, "layer": "aql", "ring": 7,
+         "packet_index": n, "file": 0, "offset": n}
+        for n, (thread, name, us) in enumerate(lines)
+    ]  # fmt: skip
+    return pl.DataFrame(rows, schema_overrides={"end_stamp_ns": pl.Int64, "thread": pl.UInt32})
+
+
+def test_a_store_lies_behind_the_line_of_a_dispatch_and_before_that_of_a_barrier() -> None:
+    log = _log((1, "dispatch", 10), (2, "dispatch", 12), (1, "hipOther", 15), (1, "barrier_and", 20))
+    packets = log.filter(pl.col("name") != "hipOther").with_columns(at="stamp_ns")
+    found = bracket_doorbells(packets, list_moments(log)).select("name", "doorbell_lo_ns", "doorbell_hi_ns")
+    assert found.rows() == [
+        ("dispatch", 10_000, 16_000), ("dispatch", 12_000, None), ("barrier_and", 15_000, 21_000)
+    ]  # fmt: skip
+
+
+def test_dispatches_one_behind_the_other_may_be_of_one_store_behind_the_last() -> None:
+    """As a graph launch of HIP 7.1.0 stores; the fourth has another line before it."""
+    log = _log(*((1, "dispatch", us) for us in (10, 12, 14)), (1, "hipOther", 20), (1, "dispatch", 30), (1, "x", 40))
+    assert bracket_packets(log)["doorbell_hi_ns"].to_list() == [21_000, 21_000, 21_000, 41_000]
+
+
+COUNT, MADE, TAKEN = (1, QUEUES_COUNTED), (1, QUEUE_CREATED), (1, QUEUE_SELECTED)
 
 
 @pytest.mark.parametrize(
-    ("stamps", "held", "foreign"),
-    [
-        # All as it was, the first one also with the ioctl of ROCr's own queue.
-        ([(1, 12_000), (1, 15_000), (1, 35_000), (1, 55_000), (2, 35_000)], 4, 0),
-        # The clock is another one: each is outside.
-        ([(1, 22_000), (1, 45_000), (1, 65_000), (2, 45_000)], 0, 4),
-        # One record is lost, and no ioctl is left over.
-        ([(1, 15_000), (1, 55_000)], 2, 0),
-        # One is lost, and one is of a creation whose lines are.
-        ([(1, 15_000), (1, 55_000), (1, 95_000)], 2, 1),
-        # Several are left over, of one creation.
-        ([(1, 15_000), (1, 35_000), (1, 95_000), (1, 99_000), (2, 95_000)], 2, 2),
-        # Of the second thread none is recorded. Rounded stamps reach over the edges, the line before an end is cut.
-        ([(1, 9_993), (1, 41_003), (1, 61_003)], 3, 0),
-        ([(1, 9_992), (1, 41_004)], 0, 2),
-        ([], 0, 0),
+    ("lines", "since"), [
+        pytest.param([COUNT, MADE, COUNT, MADE], [0, 20_000], id="each has its own"),
+        pytest.param([COUNT, MADE, MADE], [0, None], id="that of the second one is missing"),
+        pytest.param([COUNT, TAKEN, MADE], [None], id="a queue was taken"),
+        pytest.param([COUNT, (2, QUEUE_CREATED), MADE], [None, 0], id="another thread's"),
+        pytest.param([COUNT, (1, "dispatch"), MADE], [0], id="other lines between"),
     ],
-)
-def test_creations_hold_their_ioctls_or_these_are_elsewhere(
-    stamps: list[tuple[int, int]], held: int, foreign: int
+)  # fmt: skip
+def test_a_count_is_that_of_the_next_line_that_answers_one(
+    lines: list[tuple[int, str]], since: list[int | None]
 ) -> None:
-    creations = pl.DataFrame(MADE_ROWS, schema=MADE, orient="row")
-    ioctls = pl.DataFrame(stamps, schema=STAMPS, orient="row")
-    assert count_creations(creations, ioctls, ClockMap("same_clock"), STEPS) == (held, foreign)
-
-
-def test_by_another_clock_other_creations_hold_their_ioctls() -> None:
-    """Known to 1 us: 8.5 us before its creation, an ioctl may be in it by that clock, and 9 us before it not."""
-    creations = pl.DataFrame(MADE_ROWS, schema=MADE, orient="row")
-    at = np.arange(4) * 100_000
-    later = fit_clock_map(Bounds(at, at * 0 + 7_500, at * 0 + 8_500), "samples", 0.0)
-    for stamp, found in ((1_493, (1, 0)), (1_492, (0, 1))):
-        ioctls = pl.DataFrame([(1, stamp)], schema=STAMPS, orient="row")
-        assert count_creations(creations, ioctls, later, STEPS) == found
-
-
-# The lines of a thread, us; what is known of its trace's clock: the offset lies within 20 us of zero.
-LINES = {1: np.array([0, 10, 100, 110, 300]) * US}
-
-
-def rough(around_us: int = 20) -> ClockMap:
-    at = np.array([-(10**6), 0, 10**6])
-    return fit_clock_map(Bounds(at, at * 0 - around_us * US, at * 0 + around_us * US), "samples", 0.0)
-
-
-def silences(*calls: tuple[int, int], thread: int = 1, around_us: int = 20) -> Bounds:
-    return bound_silences(ioctls(*calls, thread=thread), LINES, rough(around_us), STEPS)
-
-
-def test_a_call_lies_in_the_only_silence_that_is_long_and_near_enough() -> None:
-    found = silences((30, 80))
-    assert found.stamp_ns.tolist() == [30 * US, 80 * US]
-    # After the line at 10 us, and before the one at 100 us, whose stamp is cut.
-    assert found.low_ns.tolist() == [10 * US - 30 * US - 7, NO_LOW]
-    assert found.high_ns.tolist() == [NO_HIGH, 101 * US - 80 * US + 3]
-
-
-def test_a_call_that_fits_two_silences_says_nothing() -> None:
-    """A call of 5 us at 105 us: it may lie between 100 and 110 as well as behind 110."""
-    assert len(silences((103, 108))) == 0
-
-
-def test_before_the_first_line_and_behind_the_last_one_silence_has_one_end() -> None:
-    before, behind = silences((-200, -50)), silences((350, 400))
-    assert (before.low_ns.tolist(), before.high_ns.tolist()) == ([NO_LOW] * 2, [NO_HIGH, 51 * US + 3])
-    assert (behind.low_ns.tolist(), behind.high_ns.tolist()) == ([-50 * US - 7, NO_LOW], [NO_HIGH] * 2)
-
-
-def test_a_call_longer_than_any_silence_near_it_says_nothing() -> None:
-    assert len(silences((0, 120))) == 0
-
-
-def test_a_call_may_be_longer_than_its_silence_by_what_the_clock_drifts() -> None:
-    """The silence lasts 91 us at most; a clock that is 1000 ppm fast shows 91.091 us, and a nanosecond of rounding."""
-    for end_ns, fits in ((5_000 + 91_010, True), (5_000 + 91_102, True), (5_000 + 91_103, False)):
-        call = pl.DataFrame({"thread": [1], "stamp_ns": [5_000], "end_stamp_ns": [end_ns]})
-        assert (len(bound_silences(call, LINES, rough(), STEPS)) > 0) is fits, end_ns
-
-
-def test_a_call_of_an_unknown_thread_or_without_an_end_says_nothing() -> None:
-    assert len(silences((30, 80), thread=2)) == 0
-    assert len(silences((80, 30))) == 0
-    half = ioctls((30, 80)).with_columns(end_stamp_ns=pl.lit(None, pl.Int64))
-    assert len(bound_silences(half, LINES, rough(), STEPS)) == 0
-
-
-def test_only_what_is_still_possible_counts() -> None:
-    """With an offset known to 1 us a call of 5 us at 103 us has one silence left, with 20 us it has two."""
-    assert len(silences((103, 108), around_us=1)) == 2
-
-
-def test_each_thread_has_its_own_silences() -> None:
-    """The second thread prints at 60 us, so that its call of 30 us ends before; the first one does not."""
-    lines = {**LINES, 2: np.array([0, 60, 300]) * US}
-    both = pl.concat([ioctls((30, 80)), ioctls((25, 55), thread=2)])
-    found = bound_silences(both, lines, rough(4), STEPS)
-    highs = dict(zip(found.stamp_ns.tolist(), found.high_ns.tolist(), strict=True))
-    assert (highs[80 * US], highs[55 * US]) == (101 * US - 80 * US + 3, 61 * US - 55 * US + 3)
-
-
-def test_a_line_may_have_been_printed_behind_a_call_that_its_cut_stamp_puts_it_before() -> None:
-    """0.2 us at 100.3 us at the earliest: the line of 100 us may be as late as 100.999 us, and so behind the call."""
-    call = pl.DataFrame({"thread": [1], "stamp_ns": [101_300], "end_stamp_ns": [101_500]})
-    assert len(bound_silences(call, LINES, rough(1), STEPS)) == 0
-
-
-def test_a_call_may_be_as_late_as_what_is_known_of_the_clock_allows() -> None:
-    """10 us at 85 us: before the line of 100 us, or 15 us later between those of 100 and 110 us."""
-    assert len(silences((85, 95))) == 0
-    assert len(silences((85, 95), around_us=4)) == 2
+    log = _log(*((thread, name, 10 * n) for n, (thread, name) in enumerate(lines)))
+    assert list_creations(log)["from_ns"].to_list() == since
