@@ -1,4 +1,4 @@
-"""Verdicts on the engines: do copies use SDMA queues of user mode, is no kernel queue used?"""
+"""Verdicts on copies and kernel queues: do copies use SDMA queues of user mode, is no kernel queue used?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tracecorr.analyze.evidence import Evidence, Excuse, find_excuse
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.memory import BLIT_KERNELS
 from tracecorr.analyze.values import count_of
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Finding, claim, failed, passed, unknown
 from tracecorr.model.kinds import COPY_REFUSED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
@@ -16,10 +16,15 @@ _SDMA = ("sdma", "sdma_xgmi", "sdma_by_engine")
 _REMEDY = "record a kernel trace with the CREATE_QUEUE probe (kfd_ioctl_create_queue, type=+40($arg3):u32)"
 
 
-def _judge_copies_use_user_sdma(evidence: Evidence) -> Finding:
-    """Compare the processes that copied on an engine with the processes that made SDMA queues.
+@claim(
+    "copies_use_user_sdma",
+    "copies on a copy engine go through user-mode SDMA queues of their own process, not through drm jobs",
+    rests_on=("ftrace",),
+)
+def _copies_use_user_sdma(evidence: Evidence) -> Finding:
+    """Compare the processes with copies on an engine to those that created SDMA queues.
 
-    A copy whose line names no engine is left to ROCr, which may copy by a kernel of its own.
+    For a copy without an engine in its line ROCr chooses the path, perhaps a blit kernel.
     """
     submitted = collect(
         evidence.tables("launches").filter(pl.col("kind") == "copy").select("event", "process", "engine")
@@ -34,7 +39,7 @@ def _judge_copies_use_user_sdma(evidence: Evidence) -> Finding:
     without = copies.join(sdma, on="process", how="anti")
     if without.is_empty():
         return passed(
-            f"all engine copies ({copies.height}) are of processes with their own SDMA queues ({sdma.height} in all); "
+            f"all engine copies ({copies.height}) are of processes with own SDMA queues ({sdma.height} in all); "
             f"{counts['drm_jobs']} drm jobs ran, {counts['drm_jobs_of_these_processes']} of them submitted by these",
             counts, sdma["create_ioctl_event"],
         )  # fmt: skip
@@ -42,20 +47,20 @@ def _judge_copies_use_user_sdma(evidence: Evidence) -> Finding:
 
 
 def _say_no_copy(evidence: Evidence, submitted: pl.DataFrame, counts: dict[str, int]) -> Finding:
-    """Return why no copy on an engine is known, from the copies without one."""
+    """Return why no copy on an engine is known."""
     if submitted.height:
         return unknown(
-            f"the log names no engine of {count_of(submitted.height, 'copies', 'copy')}: ROCr chose which way to take",
+            f"the log names no engine for {count_of(submitted.height, 'copies', 'copy')}: ROCr chose the path",
             "record a program that copies between host and GPU with ROCm 5.6 or later, whose log names the engine",
             counts, submitted["event"],
         )  # fmt: skip
     if "amd_log" not in evidence.sources:
-        return unknown("no HIP log tells which copies were made", "record the HIP log with AMD_LOG_LEVEL=5", counts)
+        return unknown("there is no HIP log of the copies", "record the HIP log with AMD_LOG_LEVEL=5", counts)
     if "refused_copies" in counts:
         return unknown(
-            f"ROCr refused {count_of(counts['refused_copies'], 'copies', 'copy')} that HIP asked of it, and blit "
-            "kernels made them; no other was asked for",
-            "look up the code among the errors and warnings of the runtime, and record a program whose copies it takes",
+            f"ROCr refused {count_of(counts['refused_copies'], 'copies', 'copy')} that HIP requested, and blit "
+            "kernels did them; no other copy was requested",
+            "look up the code among the errors of the runtime, and record a program with copies that ROCr accepts",
             counts,
         )
     return unknown(
@@ -66,12 +71,12 @@ def _say_no_copy(evidence: Evidence, submitted: pl.DataFrame, counts: dict[str, 
 
 
 def _judge_without(evidence: Evidence, without: pl.DataFrame, refused: pl.DataFrame, counts: dict[str, int]) -> Finding:
-    """Return what to say of engine copies whose process has no SDMA queue in the trace.
+    """Return the finding if the process of some engine copies has no SDMA queue in the trace.
 
     Args:
         evidence: the capture.
         without: these copies.
-        refused: SDMA queues that the driver did not make (`_refused`).
+        refused: SDMA queues that the driver refused (`_refused`).
         counts: what was counted so far.
     """
     theirs = refused.join(without, on="process", how="semi")
@@ -80,22 +85,24 @@ def _judge_without(evidence: Evidence, without: pl.DataFrame, refused: pl.DataFr
         told = _count(without.join(theirs, on="process", how="semi"))
         return failed(
             f"{told} of processes without an SDMA queue: the driver refused "
-            f"{theirs.height} that they asked for ({words})",
+            f"{theirs.height} that they requested ({words})",
             counts | {"refused_sdma_queues": theirs.height},
             theirs["create_ioctl_event"],
         )
     told, queues = _count(without), _made_queues(evidence)
     if "ftrace" not in evidence.sources:
-        return unknown(f"{told}, but no kernel trace tells which queues were made", _REMEDY, counts, without["event"])
+        return unknown(
+            f"{told}, but there is no kernel trace of the queue creations", _REMEDY, counts, without["event"]
+        )
     if queues.is_empty() or queues["type"].null_count():
         return unknown(
-            f"{told}, but the type of the queues that CREATE_QUEUE made is not recorded",
+            f"{told}, but the type of the created queues is not recorded",
             _REMEDY, counts, without["event"],
         )  # fmt: skip
     excuse, left = find_excuse(without, _list_excuses(evidence))
     if excuse is not None:
         return unknown(f"{told} of {excuse.reason}", excuse.remedy, counts, without["event"])
-    return failed(f"{_count(left)} of processes that made no SDMA queue", counts, left["event"], by_absence=True)
+    return failed(f"{_count(left)} of processes that created no SDMA queue", counts, left["event"], by_absence=True)
 
 
 def _made_queues(evidence: Evidence) -> pl.DataFrame:
@@ -103,12 +110,14 @@ def _made_queues(evidence: Evidence) -> pl.DataFrame:
 
 
 def _list_excuses(evidence: Evidence) -> tuple[Excuse, ...]:
-    """Return of which processes a trace does not show all queues."""
+    """Return why, and for which processes, a trace does not show all queues."""
     early = evidence.early_queues.select("process")
     return (
-        Excuse("a process that the log does not name", "record the HIP log with AMD_LOG_LEVEL=5", evidence.nameless),
-        Excuse("processes that no kernel trace shows", "record their kernel trace, too", evidence.only_logged),
-        Excuse("processes that made queues before the kernel trace began", "start the trace before the program", early),
+        Excuse("a process without a name in the log", "record the HIP log with AMD_LOG_LEVEL=5", evidence.nameless),
+        Excuse("processes without a kernel trace", "record their kernel trace, too", evidence.only_logged),
+        Excuse(
+            "processes with queues created before the kernel trace began", "start the trace before the program", early
+        ),
     )
 
 
@@ -117,7 +126,7 @@ def _count(copies: pl.DataFrame) -> str:
 
 
 def _refused(evidence: Evidence, asked: pl.DataFrame) -> pl.DataFrame:
-    """Return create_ioctl_event, process and result of the queues that the driver did not make."""
+    """Return create_ioctl_event, process and result of the queues that the driver refused."""
     ioctls = evidence.of_layer("ioctl", CREATE_QUEUE).select(create_ioctl_event="event", result="result")
     return (
         asked.select("create_ioctl_event", "process")
@@ -147,19 +156,16 @@ def _counts(evidence: Evidence, copies: pl.DataFrame, sdma: pl.DataFrame) -> dic
     }
 
 
-COPIES_USE_USER_SDMA = Claim(
-    "copies_use_user_sdma",
-    "copies on a copy engine go through user-mode SDMA queues of their own process, not through drm jobs",
-    ("ftrace",),
-    _judge_copies_use_user_sdma,
-)
-
-
 _PROBES = ("drm_sched", "drm_run_job", "gpu_scheduler")
 
 
-def _judge_no_kcq_use(evidence: Evidence) -> Finding:
-    """Look who queued the jobs on compute rings; a kworker that runs them says nothing about the submitter."""
+@claim(
+    "no_kcq_use",
+    "the process submits nothing to kernel compute queues",
+    rests_on=("ftrace",),
+)
+def _no_kcq_use(evidence: Evidence) -> Finding:
+    """Look for the submitters of jobs on compute rings; the kworker that runs a job is not its submitter."""
     jobs = evidence.tables("drm_jobs").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
     compute = jobs.filter(pl.col("ring_kind") == "kcq")
     ours = compute.filter(pl.col("process").is_in(evidence.log_processes))
@@ -173,13 +179,11 @@ def _judge_no_kcq_use(evidence: Evidence) -> Finding:
     if jobs.is_empty() and not evidence.saw("drm_sched", *_PROBES):
         return unknown("no event of the gpu_scheduler is recorded", "capture with the gpu_scheduler events", counts)
     if not evidence.log_processes:
-        return unknown(
-            "no process with a HIP log is known", "add the HIP log, so that it is known whose jobs count", counts
-        )
+        return unknown("no process with a HIP log is known", "add the HIP log: it names the processes to judge", counts)
     if nobody.height:
         return unknown(
-            f"the submitter of {nobody.height} jobs on compute rings is not known",
-            "record drm_sched_job (drm_sched_job_queue from kernel 6.17 on): it is printed by the submitter", counts,
+            f"the submitter of {nobody.height} jobs on compute rings is unknown",
+            "record drm_sched_job (drm_sched_job_queue from kernel 6.17 on): the submitter prints it", counts,
             nobody["run_event"],
         )  # fmt: skip
     if compute.height and evidence.only_logged.height:
@@ -194,4 +198,4 @@ def _judge_no_kcq_use(evidence: Evidence) -> Finding:
     )
 
 
-NO_KCQ_USE = Claim("no_kcq_use", "the process submits nothing to kernel compute queues", ("ftrace",), _judge_no_kcq_use)
+CLAIMS = (_copies_use_user_sdma, _no_kcq_use)
