@@ -14,8 +14,7 @@ from tracecorr.clock.fit import ClockEvidence, fit_clocks
 from tracecorr.clock.place import place_records
 from tracecorr.clock.rows import number_rows, select_source
 from tracecorr.clock.steps import find_steps, widen_reads
-from tracecorr.link.losses.trace_losses import list_trace_losses
-from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
+from tracecorr.link.damage import list_unreadable
 from tracecorr.link.packets.doorbell_rings import fill_store_rings
 from tracecorr.link.packets.packet_index import complete_indexes
 from tracecorr.link.packets.signals import add_gpu_times
@@ -337,7 +336,6 @@ def _build_tables(
     missing = list_missing_bytes(capture.path, capture.info["files"])
     ledger = pl.concat([parts.small("ledger"), missing])
     dropped, spans = list_recorded_losses(capture.info, complete_losses(capture.info, ledger, losses))
-    damaged = list_damaged(ledger)
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(
         held.pop(),
@@ -347,10 +345,8 @@ def _build_tables(
         aligned,
         parts.small("hqd"),
         gpus,
-        [],
-        damaged,
-        list_trace_losses(pl.concat([losses, spans]), damaged),
-        losses.filter(pl.col("source") == "amd_log"),
+        ledger,
+        pl.concat([losses, spans]),
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
@@ -410,7 +406,7 @@ def _fit(
 def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities) -> pl.DataFrame:
     """Return the rows with their processes and threads, and packets and doorbell stores with ring and index."""
     named, unplaced = name_rings(attach_identities(rows, identities), parts.args)
-    counted = complete_indexes(named, unplaced=unplaced)
+    counted = complete_indexes(named, unplaced)
     return check_indexes(fill_store_rings(counted))
 
 
