@@ -2,7 +2,7 @@
 
 checkout="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="$checkout/.venv"
-constraints="$checkout/scripts/constraints.txt"
+locks="$checkout/scripts/lock"
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -58,9 +58,23 @@ fingerprint() {
     local native="$checkout/tracecorr/native"
     {
         printf '%s\n' "$checkout"
-        cat "$checkout/pyproject.toml" "$constraints" "$checkout/scripts/build_native.py" "$native/"*.[ch]
+        cat "$checkout/pyproject.toml" "$locks/"*.txt "$checkout/scripts/build_native.py" "$native/"*.[ch]
         [ -e "$native/kernel.so" ] || echo "nothing is built"
     } | sha256sum
+}
+
+# Tell whether the machine has a C compiler, as the build hook asks it.
+has_compiler() {
+    (cd "$checkout/scripts" && "$venv/bin/python" -c "import build_native as b; exit(b.find_compiler() is None)")
+}
+
+# Install the locked versions, each checked by its hash, then the checkout itself, which has no hash.
+install_locked() {
+    local pip=("$venv/bin/python" -m pip --disable-pip-version-check install -q) lock="$locks/run.txt"
+    [ -z "$1" ] || lock="$locks/dev.txt"
+    "${pip[@]}" --require-hashes --only-binary :all: -r "$lock" || return
+    has_compiler || "${pip[@]}" --require-hashes --only-binary :all: -r "$locks/compiler.txt" || return
+    "${pip[@]}" --no-deps --no-build-isolation -e "$checkout"
 }
 
 # Make sure that .venv holds tracecorr with the extras given (such as "[dev]", or nothing).
@@ -76,7 +90,7 @@ ensure_environment() {
 
     # One start at a time: two that install into the same folder break each other.
     if command -v flock >/dev/null; then
-        exec 9<"$constraints"
+        exec 9<"$checkout/pyproject.toml"
         flock 9
         if is_ready; then
             exec 9<&-
@@ -85,7 +99,7 @@ ensure_environment() {
     fi
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || make_venv
     say "installing tracecorr$extras and what it needs (a minute or two)"
-    if ! "$venv/bin/python" -m pip install -q -e "$checkout$extras" -c "$constraints" >"$log" 2>&1; then
+    if ! install_locked "$extras" >"$log" 2>&1; then
         grep -v '^WARNING' "$log" | tail -n 15 >&2
         stop "pip could not install tracecorr$extras" "read $log; pip needs a package index that it can reach" 1
     fi

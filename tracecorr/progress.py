@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
+from tracecorr.model.printable import printable
+
 Show = Callable[[str], None]
 _INTERVAL_SECONDS = 1.0
 # A file that takes no longer than this is not worth a line.
@@ -49,7 +51,7 @@ class LiveLine:
         if not self._on:
             return
         self._next = time.monotonic() + _INTERVAL_SECONDS
-        tell(self._stream, _CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
+        tell(self._stream, _CLEAR_LINE + printable(text)[: shutil.get_terminal_size().columns - 1])
         self._shown = True
 
     def clear(self) -> None:

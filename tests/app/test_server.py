@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import time
+import urllib.request
+from contextlib import ExitStack
 from dataclasses import replace
+from http.cookiejar import CookieJar
 from typing import Any
+from urllib.parse import urlsplit
 
 import polars as pl
 import pytest
+from browsing import start_server
 from synthetic import SyntheticCapture
 
-from tracecorr.analyze.sections import list_sections
-from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.report.sections import list_sections
 from tracecorr.app import ids, make_app, wire
 from tracecorr.app.pages import PAGES
 from tracecorr.app.source import CaptureLike
@@ -53,6 +59,50 @@ def test_without_token_nothing_is_served(stranger: Any, path: str) -> None:
 )
 def test_foreign_requests_are_refused(client: Any, headers: dict[str, str]) -> None:
     assert client.get(ids.META, headers=headers).status_code in (400, 403)
+
+
+def test_a_wrong_token_opens_no_way_around_the_check_of_the_origin(client: Any) -> None:
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert client.get(f"{ids.CAPTURES}?token=x", headers=foreign).status_code == 403
+    assert client.get(f"/?token={TOKEN}", headers=foreign).status_code == 302
+
+
+def test_two_servers_of_one_host_keep_their_sessions(synthetic_capture: SyntheticCapture) -> None:
+    """A browser has one jar of cookies for all ports of a host."""
+    cookies: dict[str, str] = {}
+    servers = {port: make_app({"one": synthetic_capture}, token=f"of {port}").server for port in (8050, 8051)}
+    for _ in range(2):
+        for port, server in servers.items():
+            first = server.test_client().get(f"/?token=of {port}", base_url=f"http://127.0.0.1:{port}")
+            name, _, value = first.headers["Set-Cookie"].partition(";")[0].partition("=")
+            cookies[name] = value
+    for port, server in servers.items():
+        client = server.test_client(use_cookies=False)
+        jar = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        answer = client.get(ids.CAPTURES, base_url=f"http://127.0.0.1:{port}", headers={"Cookie": jar})
+        assert answer.status_code == 200
+
+
+def test_what_a_route_cannot_do_is_refused(client: Any, stranger: Any) -> None:
+    deep = client.post(ids.NOTES, data="[" * 700_000, content_type="application/json")
+    assert (deep.status_code, deep.text) == (400, "these notes are nested too deeply\n")
+    answer = stranger().get(f"/%0d%0aX-Evil:1?token={TOKEN}")
+    assert answer.headers["Location"] == "/%0D%0AX-Evil%3A1" and "X-Evil" not in answer.headers
+    double = stranger().get(f"/?token={TOKEN}", environ_overrides={"PATH_INFO": "//evil.example/"})
+    assert double.headers["Location"] == "/evil.example/"
+    for path in ("/_dash-update-component", "/", ids.META):
+        assert client.post(path, json={}).status_code == 405
+
+
+def test_half_open_connections_stop_nobody(synthetic_capture: SyntheticCapture) -> None:
+    address = urlsplit(start_server({"one": synthetic_capture}))
+    with ExitStack() as held:
+        for _ in range(300):
+            half = held.enter_context(socket.create_connection((address.hostname, address.port), timeout=60))
+            half.sendall(b"GET / HTTP/1.1\r\n")
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        with browser.open(address.geturl(), timeout=60) as answer:
+            assert answer.status == 200
 
 
 def test_answers_forbid_eval_foreign_frames_and_guessed_types(client: Any) -> None:
@@ -116,7 +166,7 @@ def test_every_section_of_the_report_has_a_page() -> None:
     """`nodes` is of datasets of many nodes, whose timeline names them."""
     empty = Evidence(lambda name: schema.TABLES[name].empty().lazy(), None, {})
     shown = {key for page in PAGES.values() for key in page.sections}
-    assert {section.key for section in list_sections(empty, set())} == shown
+    assert {section.key for section in list_sections(empty)} == shown
 
 
 def test_only_pages_of_the_list_are_given_out(client: Any) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from machine_state import need_tracefs
 
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.control import Tracefs
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from tracecorr.capture.offer import Offer, Runtime
+from tracecorr.capture.plan.plan import Offer, Runtime
 
 MACHINES = Path(__file__).with_name("machines")
 

@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture.armed import Armed, arm
-from tracecorr.capture.findings import look_at_process_numbers
-from tracecorr.capture.journal import Journal, journal_folder
-from tracecorr.capture.offer import NO
-from tracecorr.capture.owner import PREFIX, new_token, owner_of
-from tracecorr.capture.plan import EventPlan, InstancePlan, Plan, ProbePlan
-from tracecorr.capture.tracefs import Tracefs, find_tracefs
+from tracecorr.capture.plan.machine import look_at_process_numbers
+from tracecorr.capture.plan.plan import NO, EventPlan, InstancePlan, Plan, ProbePlan
+from tracecorr.capture.tracefs.arm import Armed, arm
+from tracecorr.capture.tracefs.control import Tracefs, find_tracefs
+from tracecorr.capture.tracefs.journal import PREFIX, Journal, journal_folder, new_token, owner_of
 from tracecorr.model.errors import MachineError
 
 # Processes whose captures belong to the state; empty = all.

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from machine_state import read_state
 
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.control import Tracefs
 
 REPO = Path(__file__).resolve().parents[2]
 HANGS = 600  # seconds: only what hangs takes that long

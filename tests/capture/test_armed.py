@@ -19,14 +19,12 @@ from pathlib import Path
 import pytest
 from machine_state import OURS, arm_small, kill_armed, read_state
 
-from tracecorr.capture.armed import Armed, arm, note_top_buffer
-from tracecorr.capture.journal import Journal, read_journal
-from tracecorr.capture.offer import Offer
-from tracecorr.capture.owner import new_token, owner_of, pid_namespace, this_process
-from tracecorr.capture.plan import Plan, ProbePlan, Wanted
-from tracecorr.capture.planning import make_plan
-from tracecorr.capture.tracefs import Tracefs, last_explanation
-from tracecorr.capture.undo import ACTIONS, list_running, restore_leftovers
+from tracecorr.capture.plan.plan import Offer, Plan, ProbePlan, Wanted
+from tracecorr.capture.plan.planning import make_plan
+from tracecorr.capture.tracefs.arm import Armed, arm, note_top_buffer
+from tracecorr.capture.tracefs.control import Tracefs, last_explanation
+from tracecorr.capture.tracefs.journal import Journal, new_token, owner_of, pid_namespace, read_journal, this_process
+from tracecorr.capture.tracefs.undo import ACTIONS, list_running, restore_leftovers
 from tracecorr.model.errors import ControlFileError, MachineError
 
 
@@ -251,7 +249,7 @@ def test_restore_by_name_when_the_journal_is_gone(tracefs: Tracefs, run_folder: 
 def test_probes_of_every_kind_are_found_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lists: dict[str, str]
 ) -> None:
-    monkeypatch.setattr("tracecorr.capture.undo.mounted_tracefs", lambda: tmp_path)
+    monkeypatch.setattr("tracecorr.capture.tracefs.undo.mounted_tracefs", lambda: tmp_path)
     (tmp_path / "instances").mkdir()
     (file, letter), dead = next(iter(lists.items())), f"tracecorr_{os.getpid()}_1_0_{pid_namespace()}"
     mine = f"{letter}:{dead}/one vfs_fsync\n"
@@ -280,7 +278,7 @@ def test_living_captures_and_foreign_instances_are_left_alone(tracefs: Tracefs, 
 
 
 def test_an_instance_in_use_is_told_and_removed_later(tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracecorr.capture.undo._PATIENCE_S", 0.05)
+    monkeypatch.setattr("tracecorr.capture.tracefs.undo._PATIENCE_S", 0.05)
     armed = arm_small(tracefs)
     with (armed.instances["gpu"] / "trace_pipe").open("rb"):
         problems = armed.disarm()
@@ -302,7 +300,7 @@ def test_journal_survives_a_torn_last_line(tmp_path: Path) -> None:
 @pytest.fixture
 def no_tracefs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep `restore_leftovers` to its journals."""
-    monkeypatch.setattr("tracecorr.capture.undo.mounted_tracefs", lambda: None)
+    monkeypatch.setattr("tracecorr.capture.tracefs.undo.mounted_tracefs", lambda: None)
 
 
 def _dead_journal(folder: Path) -> Journal:
@@ -432,9 +430,9 @@ def test_tracefs_that_is_not_mounted_is_mounted_and_unmounted(tracefs: Tracefs, 
     code = f"""
 import subprocess
 from pathlib import Path
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.tracefs import MOUNT_POINT, find_tracefs, mounted_tracefs
-from tracecorr.capture.undo import ACTIONS
+from tracecorr.capture.tracefs.journal import Journal
+from tracecorr.capture.tracefs.control import MOUNT_POINT, find_tracefs, mounted_tracefs
+from tracecorr.capture.tracefs.undo import ACTIONS
 from tracecorr.model.errors import ControlFileError, MachineError
 while (place := mounted_tracefs()) is not None:
     subprocess.run(["umount", "-l", str(place)], check=True)

@@ -14,7 +14,7 @@ import pytest
 from own_captures import QUICK, Capture, unchanged
 
 from tracecorr.capture.session import Session
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.cli import main
 
 pytestmark = pytest.mark.usefixtures("capturing")

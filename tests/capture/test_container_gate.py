@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 from machine_state import read_state
 
-from tracecorr.capture import container_workload, launch, members
-from tracecorr.capture.container_workload import ContainerProcess, GatePipe
-from tracecorr.capture.containers import LOG_MOUNT, MARK, Engine, exec_command, run_command
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import Invoker, find_invoker, read_status
-from tracecorr.capture.journal import Journal
 from tracecorr.capture.options import CaptureOptions
-from tracecorr.capture.owner import new_token, pid_namespace
-from tracecorr.capture.tracefs import Tracefs
-from tracecorr.capture.undo import restore_leftovers
-from tracecorr.capture.workload import GatedProcess, resolve_command
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.journal import Journal, new_token, pid_namespace
+from tracecorr.capture.tracefs.undo import restore_leftovers
+from tracecorr.capture.workload import container as container_workload
+from tracecorr.capture.workload import launch
+from tracecorr.capture.workload.container import ContainerProcess, GatePipe
+from tracecorr.capture.workload.engines import LOG_MOUNT, MARK, Engine, exec_command, run_command
+from tracecorr.capture.workload.host import GatedProcess, resolve_command
+from tracecorr.capture.workload.invoker import Invoker, find_invoker, read_status
 from tracecorr.cli import main
 from tracecorr.model.errors import CommandError, MachineError
 
@@ -265,11 +265,11 @@ def test_the_workload_of_another_capture_in_the_container_is_left_to_that(monkey
     for process in running.values():
         assert process.stdout is not None
         process.stdout.readline()
-    monkeypatch.setattr(members, "find_cgroup", lambda _: "/container")
-    monkeypatch.setattr(members, "cgroup_pids", lambda _: [process.pid for process in running.values()])
-    monkeypatch.setattr(members, "has_open", lambda *_: True)
+    monkeypatch.setattr(container_workload, "find_cgroup", lambda _: "/container")
+    monkeypatch.setattr(container_workload, "cgroup_pids", lambda _: [process.pid for process in running.values()])
+    monkeypatch.setattr(container_workload, "has_open", lambda *_: True)
     try:
-        found = members.ContainerMembers(os.getpid(), token).find_openers()
+        found = container_workload.ContainerMembers(os.getpid(), token).find_openers()
     finally:
         for process in running.values():
             process.communicate()

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture.container_logs import ContainerLogs, clear_leftovers
-from tracecorr.capture.containers import exec_log_folders
-from tracecorr.capture.owner import new_token
-from tracecorr.capture.undo import ACTIONS
+from tracecorr.capture.hiplog.container_logs import ContainerLogs, clear_leftovers
+from tracecorr.capture.tracefs.journal import new_token
+from tracecorr.capture.tracefs.undo import ACTIONS
+from tracecorr.capture.workload.engines import exec_log_folders
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
 

@@ -15,16 +15,15 @@ import pytest
 from machine_state import kill_armed, need_zlib, read_state
 from test_planning import HSA
 
-from tracecorr.capture import findings
-from tracecorr.capture.function_filter import number_functions
-from tracecorr.capture.machine import probe_machine
-from tracecorr.capture.offer import NO, PARTLY, YES, Offer
-from tracecorr.capture.owner import new_token
-from tracecorr.capture.plan import Wanted
-from tracecorr.capture.planning import make_plan, render_plan
-from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
-from tracecorr.capture.tracefs import Tracefs
-from tracecorr.capture.trials import count_functions, explain_refusal
+from tracecorr.capture.plan import machine as findings
+from tracecorr.capture.plan.machine import probe_machine
+from tracecorr.capture.plan.plan import NO, PARTLY, YES, Offer, Wanted
+from tracecorr.capture.plan.planning import make_plan, render_plan
+from tracecorr.capture.plan.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
+from tracecorr.capture.plan.trials import count_functions, explain_refusal
+from tracecorr.capture.tracefs.arm import number_functions
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.journal import new_token
 from tracecorr.cli import main
 from tracecorr.store import free_memory
 
@@ -227,7 +226,7 @@ def test_clean_undoes_what_a_killed_capture_left(tracefs: Tracefs, run_folder: P
 
 
 def test_clean_tells_what_it_cannot_remove(tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> None:
-    monkeypatch.setattr("tracecorr.capture.undo._PATIENCE_S", 0.05)
+    monkeypatch.setattr("tracecorr.capture.tracefs.undo._PATIENCE_S", 0.05)
     child = kill_armed(tracefs)
     instance = next(n for n in tracefs.instances() if f"_{child}_" in n and n.endswith("_gpu"))
     with (tracefs.instance(instance).root / "trace_pipe").open("rb"):
@@ -293,7 +292,7 @@ def test_doctor_looks_where_a_workload_of_its_caller_would(monkeypatch: pytest.M
         asked.append(environment or {})
         return {}
 
-    monkeypatch.setattr("tracecorr.capture.machine.installed_libraries", note)
+    monkeypatch.setattr("tracecorr.capture.plan.machine.installed_libraries", note)
     monkeypatch.setenv("ROCM_PATH", "/site/rocm")
     main(["doctor"])
     assert "runtime hsa" in capfd.readouterr().out

@@ -15,13 +15,12 @@ import pytest
 from machine_state import read_state, small_plan
 
 from tracecorr.capture.descriptors import allow_files, most_files
-from tracecorr.capture.drain import Drain, list_cpus
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import find_invoker
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.owner import PREFIX, new_token
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.drain import Drain, list_cpus
+from tracecorr.capture.tracefs.journal import PREFIX, Journal, new_token
+from tracecorr.capture.workload.invoker import find_invoker
 
 _SECONDS = 0.5
 
@@ -113,7 +112,7 @@ def test_a_recording_that_cannot_open_all_its_files_leaves_no_instance(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(folder, fails, refuse)
-    monkeypatch.setattr("tracecorr.capture.undo._PATIENCE_S", 0.05)
+    monkeypatch.setattr("tracecorr.capture.tracefs.undo._PATIENCE_S", 0.05)
     with pytest.raises(OSError, match="Too many open files"):
         KernelRecorder.arm(small_plan(tmp_path), tracefs, Journal.create(token), token, folder)
     assert read_state(tracefs) == before

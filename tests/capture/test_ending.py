@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tracecorr.capture.ending import GRACE_SECONDS, Ending
+from tracecorr.capture.workload.host import GRACE_SECONDS, Ending
 
 
 class _Workload:

@@ -13,8 +13,8 @@ import pytest
 
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import Invoker
-from tracecorr.capture.owner import this_process
+from tracecorr.capture.tracefs.journal import this_process
+from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.errors import CaptureError, InputError, TracecorrError
 from tracecorr.store import Capture
 from tracecorr.store.recording import describe_state, list_raw_files

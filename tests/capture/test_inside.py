@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture.inside import find_inside, glob_inside, resolve_inside
-from tracecorr.capture.library_places import find_interpreter
-from tracecorr.capture.runtimes import installed_libraries
+from tracecorr.capture.plan.runtimes import find_interpreter, installed_libraries
+from tracecorr.capture.workload.files import find_inside, glob_inside, resolve_inside
 
 LIBRARY = "libhsa-runtime64.so.1"
 

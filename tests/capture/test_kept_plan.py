@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tracecorr.capture import kept_plan
-from tracecorr.capture.kept_plan import KeptPlan
-from tracecorr.capture.plan import Absent, Plan
+from tracecorr.capture.plan.plan import Absent, Plan
+from tracecorr.capture.probes import libraries as kept_plan
+from tracecorr.capture.probes.libraries import KeptPlan
 from tracecorr.store.recording import describe_gaps
 
 _PLAN = Plan((), (), (Absent("doorbells (libhsa-runtime64)", "no library that exports hsa_signal_store_* was found"),))

@@ -13,18 +13,16 @@ import polars as pl
 import pytest
 from hsa_stores import store_doorbells
 
-from tracecorr.capture import perf_events
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import find_invoker
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.late_probes import LateProbes
-from tracecorr.capture.offer import Offer, Runtime
-from tracecorr.capture.owner import new_token
-from tracecorr.capture.plan import Wanted
-from tracecorr.capture.planning import make_plan
+from tracecorr.capture.plan.plan import Offer, Runtime, Wanted
+from tracecorr.capture.plan.planning import make_plan
+from tracecorr.capture.plan.runtimes import read_runtime
+from tracecorr.capture.probes import perf as perf_events
+from tracecorr.capture.probes.libraries import LateProbes
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.runtimes import read_runtime
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.journal import Journal, new_token
+from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.read.ftrace import read_perf_records
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-import tracecorr.capture.log_follower as follower_module
+import tracecorr.capture.hiplog.log_file as follower_module
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import Invoker
-from tracecorr.capture.logs import LogKeeper
+from tracecorr.capture.hiplog.keeper import LogKeeper
+from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.checksum import Checksum
 from tracecorr.store import Capture, followed
 from tracecorr.store.followed import complete_frames, list_growing, read_growing
@@ -211,7 +211,7 @@ def test_a_file_system_that_cannot_punch_holes_is_named(
 _RECORDER = """
 import sys, time
 from pathlib import Path
-from tracecorr.capture.logs import LogKeeper
+from tracecorr.capture.hiplog.keeper import LogKeeper
 root = Path(sys.argv[1])
 keeper = LogKeeper(root / "raw/amd_log", root / "raw/.amd_log")
 print("go", flush=True)

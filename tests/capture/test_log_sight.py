@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture.log_sight import LogSight
-from tracecorr.capture.naming import log_environment
+from tracecorr.capture.hiplog.elsewhere import LogSight
+from tracecorr.capture.options import log_environment
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="another root needs root")
 

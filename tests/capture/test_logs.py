@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import tracecorr.capture.log_file as log_file_module
-from tracecorr.capture.logs import LogKeeper
+import tracecorr.capture.hiplog.log_file as log_file_module
+from tracecorr.capture.hiplog.keeper import LogKeeper
 
 
 def test_all_is_kept_without_a_cut(tmp_path: Path) -> None:

@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from tracecorr.capture import recorder as recorders
-from tracecorr.capture.clock_samples import ClockSampler
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import find_invoker
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.offer import Offer
-from tracecorr.capture.owner import new_token
-from tracecorr.capture.plan import Wanted
-from tracecorr.capture.planning import make_plan
+from tracecorr.capture.plan.plan import Offer, Wanted
+from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.clocks import ClockSampler
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.journal import Journal, new_token
+from tracecorr.capture.workload.invoker import find_invoker
 
 _SPAN_S = 1800
 

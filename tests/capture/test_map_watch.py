@@ -18,19 +18,18 @@ import polars as pl
 import pytest
 from hsa_stores import store_doorbells
 
-from tracecorr.capture import library_watch, map_watch
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import find_invoker
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.late_probes import LateProbes
-from tracecorr.capture.map_watch import MapWatch
-from tracecorr.capture.offer import Offer
-from tracecorr.capture.owner import new_token
-from tracecorr.capture.perf_events import Ring
-from tracecorr.capture.plan import InstancePlan, Plan, Wanted
+from tracecorr.capture.plan.plan import InstancePlan, Offer, Plan, Wanted
+from tracecorr.capture.plan.runtimes import MappedFile
+from tracecorr.capture.probes import libraries as library_watch
+from tracecorr.capture.probes import mappings as map_watch
+from tracecorr.capture.probes.libraries import LateProbes
+from tracecorr.capture.probes.mappings import MapWatch
+from tracecorr.capture.probes.perf import Ring
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.runtimes import MappedFile
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.journal import Journal, new_token
+from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.read.ftrace import read_perf_records
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files

@@ -14,15 +14,13 @@ import polars as pl
 import pytest
 from machine_state import need_zlib
 
-from tracecorr.capture import perf_probes
-from tracecorr.capture.armed import Armed, arm
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.owner import new_token
-from tracecorr.capture.perf_events import try_perf
-from tracecorr.capture.perf_probes import HitCounter, PerfRecorder
-from tracecorr.capture.plan import InstancePlan, Plan, ProbePlan
-from tracecorr.capture.runtimes import read_library
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.plan.plan import InstancePlan, Plan, ProbePlan
+from tracecorr.capture.plan.runtimes import read_library
+from tracecorr.capture.probes import perf as perf_probes
+from tracecorr.capture.probes.perf import HitCounter, PerfRecorder, try_perf
+from tracecorr.capture.tracefs.arm import Armed, arm
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.model.kinds import Flag
 from tracecorr.model.parts import Block
 from tracecorr.read.ftrace import PageTrace, read_perf_records

@@ -12,11 +12,10 @@ from described import MACHINES, read_offer
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tracecorr.capture.kernel_probes import resolve_function
-from tracecorr.capture.offer import Offer, Runtime
-from tracecorr.capture.plan import EVENT_SETS, Plan, Wanted
-from tracecorr.capture.planning import make_plan, plan_late_probes, render_plan
-from tracecorr.capture.probe_budget import (
+from tracecorr.capture.plan.plan import EVENT_SETS, Offer, Plan, Runtime, Wanted
+from tracecorr.capture.plan.planning import make_plan, plan_late_probes, render_plan
+from tracecorr.capture.probes.kernel import resolve_function
+from tracecorr.capture.probes.user import (
     MOST_FOR_DOORBELLS,
     MOST_OPEN,
     MOST_PER_THREAD,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture import processes
-from tracecorr.capture.processes import (
+from tracecorr.capture.workload import processes
+from tracecorr.capture.workload.processes import (
     ProcessTable,
     SeenProcess,
     find_cgroup,

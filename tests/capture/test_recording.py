@@ -12,7 +12,7 @@ import pytest
 
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.api import open_capture
-from tracecorr.capture.owner import start_time
+from tracecorr.capture.tracefs.journal import start_time
 from tracecorr.cli.console import open_capture as open_named
 from tracecorr.link.threads.thread_map import ROBUST_LIST_OFFSET, SeenIdentities, map_threads
 from tracecorr.model import schema

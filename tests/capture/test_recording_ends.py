@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from own_captures import HANGS, QUICK, REPO, Capture, unchanged
 
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.store.recording import describe_gaps
 
 pytestmark = pytest.mark.usefixtures("capturing")

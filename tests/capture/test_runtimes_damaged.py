@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture.library_watch import LibraryWatch
-from tracecorr.capture.runtimes import list_mappings, read_library
+from tracecorr.capture.plan.runtimes import list_mappings, read_library
+from tracecorr.capture.probes.libraries import LibraryWatch
 
 # Elf64_Ehdr: offset of the section headers, and size, number of these.
 _SECTIONS_AT, _ENTRY_SIZE_AT, _NUMBER_AT = 0x28, 0x3A, 0x3C

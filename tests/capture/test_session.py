@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from own_captures import HANGS, QUICK, REPO, Capture, unchanged
 
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.cli import main
 from tracecorr.store.recording import seen_time_offsets
 

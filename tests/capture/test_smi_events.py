@@ -18,12 +18,12 @@ import polars as pl
 import pytest
 
 from tracecorr import open_capture
-from tracecorr.analyze.evictions import summarize_evictions
+from tracecorr.analyze.ioctls import summarize_evictions
 from tracecorr.capture import smi_events
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import Invoker
-from tracecorr.capture.offer import NO, YES
+from tracecorr.capture.plan.plan import NO, YES
 from tracecorr.capture.smi_events import SmiRecorder, list_gpu_ids, look_at_smi, open_clients
+from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.pipeline import correlate
 from tracecorr.store.raw import describe_file
 from tracecorr.store.recording import list_raw_files

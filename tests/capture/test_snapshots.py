@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.snapshots import Snapshots, read_devices
+from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.store.recording import list_raw_files
 
 ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})

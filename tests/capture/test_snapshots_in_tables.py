@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.snapshots import Snapshots
+from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.link.samples import build_samples
 from tracecorr.link.threads.programs import add_programs
 from tracecorr.model import schema

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.capture.naming import choose_folder, log_environment, program_name
+from tracecorr.capture.options import choose_folder, log_environment, program_name
 from tracecorr.capture.run import describe_alignment
 from tracecorr.capture.status import Progress, render_progress
 

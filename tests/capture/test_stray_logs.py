@@ -14,10 +14,9 @@ from typing import cast
 import pytest
 
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.log_sight import LogSight
-from tracecorr.capture.naming import log_environment
-from tracecorr.capture.processes import ProcessTable, SeenProcess
-from tracecorr.capture.stray_logs import StrayLog, StrayLogs
+from tracecorr.capture.hiplog.elsewhere import LogSight, StrayLog, StrayLogs
+from tracecorr.capture.options import log_environment
+from tracecorr.capture.workload.processes import ProcessTable, SeenProcess
 
 Start = Callable[..., SeenProcess]
 # Its number is what the file is called by: that of its own pid namespace, as the process sees it.

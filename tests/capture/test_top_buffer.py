@@ -16,15 +16,14 @@ import pytest
 from machine_state import read_state
 
 from tracecorr import open_capture
-from tracecorr.capture.drain import read_stats
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import find_invoker
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.owner import new_token
-from tracecorr.capture.plan import InstancePlan, Plan
+from tracecorr.capture.plan.plan import InstancePlan, Plan
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.top_buffer import TopBuffer, read_top_clock
-from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.tracefs.buffers import TopBuffer, read_top_clock
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.drain import read_stats
+from tracecorr.capture.tracefs.journal import Journal, new_token
+from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.pipeline import correlate
 from tracecorr.store.recording import list_raw_files
 

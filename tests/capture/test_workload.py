@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture.invoker import Invoker, find_invoker
-from tracecorr.capture.workload import GatedProcess, resolve_command
+from tracecorr.capture.workload.host import GatedProcess, resolve_command
+from tracecorr.capture.workload.invoker import Invoker, find_invoker
 from tracecorr.model.errors import CommandError, MachineError
 
 
@@ -149,7 +149,7 @@ def _process(proc: Path, pid: int, status: str, environ: dict[str, str], cmdline
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_the_caller_of_sudo_is_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracecorr.capture.invoker._PROC", tmp_path)
+    monkeypatch.setattr("tracecorr.capture.workload.invoker._PROC", tmp_path)
     own = {"SUDO_UID": "1234", "SUDO_GID": "1234", "SUDO_USER": "someone", "PATH": "/root", "MAIL": "x", "HIP": "9"}
     callers = {"SUDO_UID": "1234", "PATH": "/caller", "ROCR_VISIBLE_DEVICES": "3", "HIP": "1"}
     # SYNTHETIC, in the form of sudo 1.9.13: it keeps the real uid of its caller and has root's groups.
@@ -165,7 +165,7 @@ def test_the_caller_of_sudo_is_the_user(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_unreadable_environment_names_sudo_e(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracecorr.capture.invoker._find_sudo", lambda: None)
+    monkeypatch.setattr("tracecorr.capture.workload.invoker._find_sudo", lambda: None)
     with pytest.raises(MachineError) as error:
         find_invoker({"SUDO_UID": "1234", "SUDO_GID": "1234", "SUDO_USER": "root", "HOME": "/root"})
     assert "sudo -E" in error.value.next_step

@@ -15,7 +15,7 @@ import pytest
 import typer
 from cli_inputs import Result
 
-from tracecorr.capture.called_by_root import call_as_root
+from tracecorr.capture.workload.invoker import call_as_root
 
 Run = Callable[..., Result]
 

@@ -17,7 +17,7 @@ import pytest
 from container_rig import CLIENT, ENGINES, IMAGE, ContainerRig, make_image, podman_settings, sudo_variables
 from rig import REPO, NullGpu
 
-from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.workload.invoker import Invoker
 
 
 def _missing(reason: str) -> NoReturn:

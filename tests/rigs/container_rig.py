@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rig import NullGpu
 
-from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.workload.invoker import Invoker
 
 IMAGE = "tracecorr-nullgpu"
 ENGINES = [

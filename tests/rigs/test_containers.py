@@ -14,7 +14,7 @@ import pytest
 from container_rig import ContainerRig, two_engines
 from rig import Ended, Run, check_packets, check_threads, read_truth, run_in_terminal, run_verb
 
-from tracecorr.capture.processes import has_open
+from tracecorr.capture.workload.processes import has_open
 from tracecorr.store import Capture
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from described import describe_offer
 from machine_state import OURS, read_state
 
-from tracecorr.capture.machine import probe_machine
-from tracecorr.capture.plan import EVENT_SETS, Wanted
-from tracecorr.capture.planning import make_plan, render_plan
+from tracecorr.capture.plan.machine import probe_machine
+from tracecorr.capture.plan.plan import EVENT_SETS, Wanted
+from tracecorr.capture.plan.planning import make_plan, render_plan
 from tracecorr.capture.smi_events import close_clients, open_clients
-from tracecorr.capture.tracefs import find_tracefs
+from tracecorr.capture.tracefs.control import find_tracefs
 
 # A function that kfd_poke.py surely reaches, for the function tracer.
 TRACED = "kfd_ioctl_get_version"

@@ -22,7 +22,7 @@ PAGE_DATA, EXPORT, LIVE = "/api/page", "/api/export", "/api/live"
 FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"
 SAME = "/api/same"
 
-COOKIE = "tracecorr_token"
+COOKIE = "tracecorr_token"  # and the port, see `guard.name_cookie`
 
 MAX_WIDTH_PX = 8000
 MAX_LANES = 20_000

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from traceback import format_exception
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,13 @@ from tracecorr.app.nodes import Nodes
 from tracecorr.app.pair import Pair
 from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import CaptureError, InputError, TracecorrError
+from tracecorr.model.printable import printable
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.store.recording import is_completed_now, is_recorded_now
 
 _log = logging.getLogger(__name__)
-_FAILURES = (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError)
+_FAILURES = (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 class Tints:
@@ -229,7 +231,7 @@ class Library:
             return self._live.setdefault(name, Live(capture)).read()
         if is_completed_now(capture):
             raise CaptureError(f"the tables of {capture.path} are being built by its recording", "wait for its end")
-        if not capture.has_tables():
+        if not capture.has_tables() or capture.is_outdated():
             correlate(capture.path, live=lambda text: self._tell(wanted, f"building the tables: {text}"))
             capture = Capture.open(capture.path)
         if name in self._live:
@@ -242,9 +244,10 @@ class Library:
             self._working[wanted] = text
 
 
-def _report(what: str, problem: Exception) -> None:
+def _report(what: str, problem: BaseException) -> None:
     """Tell the server's user what failed; only what nobody foresaw needs the place in the code."""
     if isinstance(problem, TracecorrError):
-        _log.warning("%s: %s\nnext step: %s", what, problem.what, problem.next_step)
+        told = map(printable, (what, problem.what, problem.next_step))
+        _log.warning("%s: %s\nnext step: %s", *told)
     else:
-        _log.error("%s", what, exc_info=problem)
+        _log.error("%s", printable("".join([f"{what}\n", *format_exception(problem)]), keep="\n"))

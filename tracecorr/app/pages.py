@@ -12,14 +12,13 @@ from weakref import WeakKeyDictionary
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare import Side, compare_captures
-from tracecorr.analyze.failures import explain_failures
-from tracecorr.analyze.sections import list_sections
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.report.answers import Answer, Section
+from tracecorr.analyze.report.questions import answer_questions, explain_failures
+from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
 from tracecorr.analyze.verdicts import Verdict, judge_capture
-from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.words import Answer, answer_questions
 from tracecorr.app import charts
 from tracecorr.app.library import Opened
 from tracecorr.model.errors import TracecorrError
@@ -69,9 +68,8 @@ class Answers:
     def __init__(self, opened: Opened) -> None:
         """Answer about `opened`."""
         capture = opened.index.capture
-        files = capture.table("files").select(pl.col("source").cast(pl.String)).collect()
         self._evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
-        self._rest = list_sections(self._evidence, set(files["source"].drop_nulls()))
+        self._rest = list_sections(self._evidence)
         self._known: dict[str, Section] = {}
         self._lock = threading.Lock()
 

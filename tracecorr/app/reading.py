@@ -78,6 +78,8 @@ def _save_notes(opened: Opened) -> Any:
         abort(400, "notes come as JSON, and not too many")
     try:
         notes.save_notes(opened.index, request.get_json(silent=True))
+    except RecursionError:
+        abort(400, "these notes are nested too deeply")
     except ValueError as problem:
         abort(400, str(problem))
     except OSError as problem:

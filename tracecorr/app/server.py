@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from traceback import format_exception
+from typing import Any
 
 import dash
 from dash import dcc, html
 from flask import Response
-from waitress.server import create_server
+from waitress.channel import HTTPChannel
+from waitress.server import BaseWSGIServer, create_server
 from werkzeug.exceptions import HTTPException
 
 from tracecorr.app import guard, ids
@@ -19,8 +22,12 @@ from tracecorr.app.reading import add_reading_routes
 from tracecorr.app.routes import add_routes
 from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import TracecorrError
+from tracecorr.model.printable import printable
 
 _THREADS = 8
+# Connections that have not sent a whole request: who opens more of them loses the oldest ones, and nobody else waits.
+_MOST_WAITING = 64
+_LIMITS = {"connection_limit": 512, "channel_timeout": 30, "cleanup_interval": 5, "asyncore_use_poll": True}
 _log = logging.getLogger(__name__)
 
 
@@ -68,7 +75,13 @@ def serve(
         on_ready: called with the URL (token included) once the port is open.
     """
     app = make_app(captures, host=host)
-    server = create_server(app.server, host=host, port=port, threads=_THREADS, ident=None)
+    sockets: dict[int, Any] = {}
+    server = create_server(
+        app.server, map=sockets, host=host, port=port, threads=_THREADS, ident=None,
+        max_request_body_size=ids.MAX_NOTES_BYTES, **_LIMITS,
+    )  # fmt: skip
+    for one in [s for s in sockets.values() if isinstance(s, BaseWSGIServer)]:
+        one.channel_class = _Channel
     shown = f"[{host}]" if ":" in host else host
     if on_ready is not None:
         on_ready(f"http://{shown}:{server.effective_port}/?token={app.server.config['TRACECORR_TOKEN']}")
@@ -76,6 +89,16 @@ def serve(
         server.run()
     finally:
         server.close()
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    """One connection; too many that wait for the rest of a request push out the oldest of their kind."""
+
+    def __init__(self, server: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(server, *arguments, **options)
+        waiting = [c for c in server.active_channels.values() if not c.requests and not c.will_close]
+        if len(waiting) > _MOST_WAITING:
+            min(waiting, key=lambda channel: channel.last_activity).will_close = True
 
 
 def _layout() -> html.Div:
@@ -104,5 +127,5 @@ def _plain_error(problem: Exception) -> Response:
         return Response(f"{said}\n", 409, mimetype="text/plain")
     if isinstance(problem, dash.exceptions.DependencyException):
         return Response("no such file\n", 404, mimetype="text/plain")
-    _log.exception("request failed", exc_info=problem)
+    _log.error("request failed: %s", printable("".join(format_exception(problem)), keep="\n"))
     return Response("tracecorr failed to answer; the server's log says why\n", 500, mimetype="text/plain")

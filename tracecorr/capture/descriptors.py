@@ -8,8 +8,7 @@ import select
 from collections.abc import Iterable
 from pathlib import Path
 
-from tracecorr.capture.findings import read_text
-from tracecorr.capture.invoker import has_capability
+from tracecorr.capture.workload.invoker import has_capability
 
 _MOST_FILES, _CAP_SYS_RESOURCE = Path("/proc/sys/fs/nr_open"), 24
 
@@ -28,8 +27,7 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> bool:
 def most_files() -> int:
     """Return how many descriptors this process may open; with CAP_SYS_RESOURCE the kernel's own limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    limit = read_text(_MOST_FILES)
-    return max(hard, int(limit)) if has_capability(_CAP_SYS_RESOURCE) and limit.isdigit() else hard
+    return max(hard, int(_MOST_FILES.read_text())) if has_capability(_CAP_SYS_RESOURCE) else hard
 
 
 def allow_files() -> None:

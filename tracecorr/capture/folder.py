@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import IO, Any
 
-from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.errors import CaptureError, InputError, MachineError, explain_unwritten
 from tracecorr.store.capture import FORMAT_VERSION, refuse_odd_name
 from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames

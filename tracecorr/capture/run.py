@@ -9,26 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracecorr.capture.called_by_root import call_as_root
-from tracecorr.capture.containers import container_pid
-from tracecorr.capture.findings import look_at_process_numbers
 from tracecorr.capture.folder import RecordingFolder, check_recording_place
-from tracecorr.capture.inside import find_inside
-from tracecorr.capture.invoker import Invoker, find_invoker, read_environment
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.launch import check_command
-from tracecorr.capture.machine import probe_machine
-from tracecorr.capture.naming import choose_folder
-from tracecorr.capture.offer import NO, Offer
-from tracecorr.capture.options import CaptureOptions
-from tracecorr.capture.owner import new_token
-from tracecorr.capture.plan import Plan
-from tracecorr.capture.planning import make_plan
+from tracecorr.capture.options import CaptureOptions, choose_folder
+from tracecorr.capture.plan.machine import look_at_process_numbers, probe_machine
+from tracecorr.capture.plan.plan import NO, Offer, Plan
+from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.session import Session
 from tracecorr.capture.signals import SignalInbox
-from tracecorr.capture.tracefs import find_tracefs
-from tracecorr.capture.undo import ACTIONS, restore_leftovers
-from tracecorr.capture.workload import AttachedProcess
+from tracecorr.capture.tracefs.control import find_tracefs
+from tracecorr.capture.tracefs.journal import Journal, new_token
+from tracecorr.capture.tracefs.undo import ACTIONS, restore_leftovers
+from tracecorr.capture.workload.engines import container_pid
+from tracecorr.capture.workload.files import find_inside
+from tracecorr.capture.workload.host import AttachedProcess
+from tracecorr.capture.workload.invoker import Invoker, call_as_root, find_invoker, read_environment
+from tracecorr.capture.workload.launch import check_command
 from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, TracecorrError, quote_path
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
@@ -192,7 +187,7 @@ def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:
 
 def render_summary(shown: Path) -> Iterator[str]:
     """Yield what a capture holds: events, log lines, losses, alignment error, and the next command."""
-    from tracecorr.analyze.coverage import describe_coverage
+    from tracecorr.analyze.evidence import describe_coverage
     from tracecorr.store.coverage import measure_coverage
 
     capture = Capture.open(shown)

@@ -8,34 +8,27 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tracecorr.capture.container_logs import clear_leftovers
 from tracecorr.capture.descriptors import wait_readable
-from tracecorr.capture.ending import Ending
-from tracecorr.capture.event_cost import measure_event_cost, time_call
+from tracecorr.capture.facts import choose_variables, copy_topology, describe_end, first_facts, read_all_clocks
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.host_facts import copy_topology, read_all_clocks
-from tracecorr.capture.invoker import Invoker
-from tracecorr.capture.journal import Journal
-from tracecorr.capture.kept_plan import KeptPlan
-from tracecorr.capture.late_probes import LateProbes
-from tracecorr.capture.launch import launch
-from tracecorr.capture.log_closing import close_logs
-from tracecorr.capture.log_sight import LogSight
-from tracecorr.capture.logs import LogKeeper
-from tracecorr.capture.members import ContainerMembers
-from tracecorr.capture.naming import describe_replaced
-from tracecorr.capture.offer import Offer
-from tracecorr.capture.options import CaptureOptions
-from tracecorr.capture.pace import Pace
-from tracecorr.capture.plan import Plan
-from tracecorr.capture.plan_facts import choose_variables, describe_end, first_facts
-from tracecorr.capture.processes import ProcessTable, read_thread_map
+from tracecorr.capture.hiplog.container_logs import clear_leftovers
+from tracecorr.capture.hiplog.elsewhere import LogSight
+from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
+from tracecorr.capture.options import CaptureOptions, describe_replaced
+from tracecorr.capture.plan.plan import Offer, Plan
+from tracecorr.capture.probes.libraries import KeptPlan, LateProbes
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
-from tracecorr.capture.status import Progress, StatusLine
-from tracecorr.capture.tracefs import Tracefs
-from tracecorr.capture.workload import AttachedProcess
+from tracecorr.capture.status import Pace, Progress, StatusLine
+from tracecorr.capture.tracefs.clocks import measure_event_cost, time_call
+from tracecorr.capture.tracefs.control import Tracefs
+from tracecorr.capture.tracefs.journal import Journal
+from tracecorr.capture.workload.container import ContainerMembers
+from tracecorr.capture.workload.host import AttachedProcess, Ending
+from tracecorr.capture.workload.invoker import Invoker
+from tracecorr.capture.workload.launch import launch
+from tracecorr.capture.workload.processes import ProcessTable, read_thread_map
 from tracecorr.model.errors import MachineError, SessionError, quote_path
 from tracecorr.store.recording import list_raw_files
 

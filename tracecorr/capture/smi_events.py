@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
-from tracecorr.capture.called_by_root import call_as_root
-from tracecorr.capture.invoker import has_capability
-from tracecorr.capture.offer import NO, YES, Finding
+from tracecorr.capture.plan.plan import NO, YES, Finding
+from tracecorr.capture.workload.invoker import call_as_root, has_capability
 
 FILE = "raw/kfd_smi.txt"
 _DEVICE = Path("/dev/kfd")

@@ -36,7 +36,7 @@ from tracecorr.cli import (
 )
 from tracecorr.cli.completion import VARIABLE
 from tracecorr.cli.help import Verb, Verbs
-from tracecorr.model.errors import TracecorrError, explain_damage, explain_denied, explain_unwritten
+from tracecorr.model.errors import TracecorrError, explain_damage, explain_denied, explain_unwritten, is_panic
 from tracecorr.threads import begin_polars
 
 app = typer.Typer(
@@ -109,26 +109,24 @@ def main(argv: list[str] | None = None) -> int:
         console.say_error(*_describe_usage(error, words))
         return 2
     except TracecorrError as error:
-        if wants_traceback:
-            traceback.print_exc()
+        _show_traceback(wants_traceback)
         console.say_error(error.what, error.next_step)
         return error.exit_code
-    except Exception as error:
-        if wants_traceback:
-            traceback.print_exc()
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        if "<class 'KeyboardInterrupt'>" in str(error):  # Ctrl-C came in Python code that polars called
+            raise KeyboardInterrupt from None
+        _show_traceback(wants_traceback)
         what, next_step, status = _describe_failure(error, wants_traceback)
         console.say_error(what, next_step)
         return status
-    except BaseException as error:
-        if _is_interrupted_polars(error):
-            raise KeyboardInterrupt from None
-        raise
     return status if isinstance(status, int) else 0
 
 
-def _is_interrupted_polars(error: BaseException) -> bool:
-    """Tell whether Ctrl-C came in Python code that polars called: its Rust code makes a panic of the exception."""
-    return type(error).__name__ == "PanicException" and "<class 'KeyboardInterrupt'>" in str(error)
+def _show_traceback(wanted: bool) -> None:
+    if wanted:
+        console.say(traceback.format_exc().rstrip(), keep="\n")
 
 
 def _lost_reader(end: SystemExit) -> bool:
@@ -143,14 +141,14 @@ def _describe_usage(error: TyperException, words: list[str]) -> tuple[str, str]:
             f"no such command {words[0]!r}: here it is called {ours}",
             f"tracecorr {ours} --help shows how it is called",
         )
-    text = error.format_message().rstrip(".").replace("Value error, ", "")
+    text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     # The parser of options does not say whose option lacks its value.
     verb = next((f"tracecorr {word}" for word in words if word in _VERBS), "tracecorr")
     asked = getattr(getattr(error, "ctx", None), "command_path", verb)
     return text[:1].lower() + text[1:], f"{asked} --help shows how it is called"
 
 
-def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str, int]:
+def _describe_failure(error: BaseException, wants_traceback: bool) -> tuple[str, str, int]:
     """Return what happened, the next step and the exit status of a failure that no verb expected."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         full = explain_unwritten(error.filename or "the output", error)
@@ -163,5 +161,5 @@ def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str
     return text, "" if wants_traceback else "run the same command with --traceback to see where", 1
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from tracecorr.cli.completion import complete_event_sets
-from tracecorr.cli.console import ForceOption, add_suffix, refuse_idle, say
+from tracecorr.cli.console import ForceOption, add_suffix, refuse_idle, say, show
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
     from tracecorr.capture.options import CaptureOptions
-    from tracecorr.capture.plan import Wanted
+    from tracecorr.capture.plan.plan import Wanted
 
 # Options end at the first word of the command, which may have options of its own.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -180,7 +180,7 @@ def _want(
     probe_shared: bool,
     buffer_mb: int | None,
 ) -> Wanted:
-    from tracecorr.capture.plan import EVENT_SETS, Wanted
+    from tracecorr.capture.plan.plan import EVENT_SETS, Wanted
     from tracecorr.store.recording import RANGE_PREFIX
 
     if event_set not in EVENT_SETS:
@@ -234,10 +234,10 @@ def _refuse_number(name: str, value: float, least: str) -> InputError:
 
 
 def _print_plan(options: CaptureOptions) -> None:
-    from tracecorr.capture.planning import render_plan
+    from tracecorr.capture.plan.planning import render_plan
     from tracecorr.capture.run import preview_capture
 
-    typer.echo(render_plan(*preview_capture(options)))
+    show(render_plan(*preview_capture(options)), keep="\n")
 
 
 def _run(options: CaptureOptions) -> None:

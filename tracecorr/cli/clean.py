@@ -6,7 +6,7 @@ import os
 
 import typer
 
-from tracecorr.cli.console import say
+from tracecorr.cli.console import say, show
 
 
 def clean_verb() -> None:
@@ -15,21 +15,21 @@ def clean_verb() -> None:
     Captures that run, and other users of tracefs, are not touched. Each capture does this at its start, too.
     Exit status: 0 nothing is left, 1 something cannot be removed yet, 3 it was not called as root.
     """
-    from tracecorr.capture.called_by_root import call_as_root
-    from tracecorr.capture.undo import list_running, restore_leftovers
+    from tracecorr.capture.tracefs.undo import list_running, restore_leftovers
+    from tracecorr.capture.workload.invoker import call_as_root
     from tracecorr.model.errors import MachineError
 
     if os.geteuid() != 0:
         raise MachineError("what captures left is seen and removed by root only", call_as_root("clean"))
     done, left = restore_leftovers()
     for text in done:
-        typer.echo(f"undone: {text}")
+        show(f"undone: {text}")
     for text in left:
         say(f"left: {text}")
     if not done and not left:
-        typer.echo("nothing was left behind")
+        show("nothing was left behind")
     for pid in list_running():
-        typer.echo(f"left alone: the capture of process {pid}, which runs, or has not ended yet")
+        show(f"left alone: the capture of process {pid}, which runs, or has not ended yet")
     if left:
         say("next step: end what uses it (a reader of trace_pipe, another tracer), then: tracecorr clean")
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tracecorr.cli.completion import complete_captures
-from tracecorr.cli.console import ForcePageOption, HtmlOption, open_capture, refuse_page, write_page
+from tracecorr.cli.console import ForcePageOption, HtmlOption, open_capture, refuse_page, show, write_page
 from tracecorr.model.errors import InputError
 
 
@@ -32,17 +32,18 @@ def compare_verb(
         raise InputError(f"--confidence {confidence} is no chance that helps", "use a share from 0.5 to below 1")
     refuse_page(html, as_json=as_json, force=force)
     from tracecorr.analyze.compare import Side, compare_captures
-    from tracecorr.analyze.markdown import render_comparison
+    from tracecorr.analyze.report.markdown import render_comparison
 
     captures = [open_capture(name) for name in (first, second)]
     sides = [Side(c.name, c.table, c.info, c.tables_of_nodes()) for c in captures]
     comparison = compare_captures(sides[0], sides[1], confidence)
     if html is not None:
-        from tracecorr.analyze.html import draw_comparison_figures, render_comparison_html
+        from tracecorr.analyze.report.html import draw_comparison_figures, render_comparison_html
 
         figures = draw_comparison_figures(sides[0].tables, sides[1].tables)
         write_page(html, render_comparison_html(comparison, figures))
         return
-    typer.echo(
-        json.dumps(comparison.as_dict(), indent=1, allow_nan=False) if as_json else render_comparison(comparison)
-    )
+    if as_json:
+        typer.echo(json.dumps(comparison.as_dict(), indent=1, allow_nan=False))
+    else:
+        show(render_comparison(comparison), keep="\n")

@@ -34,7 +34,7 @@ def complete_layers(incomplete: str) -> list[str]:
 
 def complete_event_sets(incomplete: str) -> list[str]:
     """Return the sets of kernel events that fit."""
-    from tracecorr.capture.plan import EVENT_SETS
+    from tracecorr.capture.plan.plan import EVENT_SETS
 
     return _begin_with(incomplete, EVENT_SETS)
 

@@ -15,6 +15,7 @@ import typer
 
 from tracecorr.cli.completion import complete_captures
 from tracecorr.model.folder_names import with_suffix
+from tracecorr.model.printable import printable
 from tracecorr.progress import LiveLine, tell
 
 if TYPE_CHECKING:
@@ -97,10 +98,25 @@ def ended_in_order() -> Iterator[None]:
         raise typer.Exit(ended[0])
 
 
-def say(message: str) -> None:
-    """Print a message or a line of progress to stderr."""
+def show(text: object, keep: str = "") -> None:
+    """Print one line of a result to stdout, control characters escaped; exact data (JSON, CSV) is not for this.
+
+    Args:
+        text: the line.
+        keep: control characters that stay: a newline in a text of several lines.
+    """
+    typer.echo(printable(text, keep))
+
+
+def say(message: str, keep: str = "") -> None:
+    """Print a message or a line of progress to stderr, control characters escaped.
+
+    Args:
+        message: the message.
+        keep: control characters that stay: a newline in a message of several lines.
+    """
     _live_line(sys.stderr).clear()
-    tell(sys.stderr, f"{message}\n")
+    tell(sys.stderr, f"{printable(message, keep)}\n")
 
 
 def say_live(text: str) -> None:
@@ -156,6 +172,10 @@ def open_capture(name: Path | None, *, tables: bool = True) -> Capture:
     capture = Capture.open(path)
     if tables and not capture.has_tables():
         raise describe_missing_tables(capture, path)
+    if tables and capture.is_outdated():
+        from tracecorr.pipeline import rebuild_outdated
+
+        return rebuild_outdated(capture, say)
     return capture
 
 
@@ -205,4 +225,4 @@ def write_page(path: Path, text: str) -> None:
 
     with open_fresh(path) as stream:
         stream.write(text.encode())
-    typer.echo(path)
+    show(path)

@@ -18,6 +18,7 @@ from tracecorr.cli.console import (
     say,
     say_live,
     say_warnings,
+    show,
 )
 from tracecorr.model.errors import InputError, quote_path
 
@@ -64,7 +65,7 @@ def correlate_verb(
             _correlate_here(paths, out, force, count_jobs(jobs))
     target = out or paths[0]
     say(f"next step: tracecorr report {quote_path(target)}")
-    typer.echo(target)
+    show(target)
 
 
 def _refuse_twice(paths: list[Path]) -> None:

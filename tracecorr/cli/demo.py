@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tracecorr.bundled import cache_folder, copy_sample, find_sample
-from tracecorr.cli.console import ended_in_order, say, say_live, say_warnings
+from tracecorr.cli.console import ended_in_order, say, say_live, say_warnings, show
 from tracecorr.cli.serve import HostOption, NoBrowserOption, PortOption, run_server
 from tracecorr.model.errors import quote_path
 
@@ -21,15 +21,15 @@ def demo_verb(
     """Build the tables of the bundled sample, print its summary, and show it in the browser."""
     path = copy_sample(find_sample(), cache_folder())
 
-    from tracecorr.analyze.markdown import render_summary
     from tracecorr.analyze.report import summarize_capture
+    from tracecorr.analyze.report.markdown import render_summary
     from tracecorr.pipeline import correlate
     from tracecorr.store import Capture
 
     with ended_in_order():
         say_warnings(correlate(path, progress=say, live=say_live))
     capture = Capture.open(path)
-    typer.echo(render_summary(summarize_capture(capture.name, capture.table)))
+    show(render_summary(summarize_capture(capture.name, capture.table)), keep="\n")
     say(f"the sample is {path}; all of its report: tracecorr report {quote_path(path)}")
     if not no_serve:
         run_server([capture], host, port, no_browser)

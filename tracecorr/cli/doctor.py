@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracecorr.cli.console import show
+
 if TYPE_CHECKING:
-    from tracecorr.capture.offer import Offer
+    from tracecorr.capture.plan.plan import Offer
 
 # Without these there is no capture at all.
 _NEEDED = ("rights", "process numbers", "tracefs", "instances")
@@ -31,10 +33,10 @@ def doctor_verb(
     Each line says yes, partly or no, why, and the command that mends it.
     Exit status: 0 a capture is possible, 3 it is not.
     """
-    from tracecorr.capture.containers import container_pid
-    from tracecorr.capture.invoker import find_invoker
-    from tracecorr.capture.machine import probe_machine
-    from tracecorr.capture.workload import AttachedProcess
+    from tracecorr.capture.plan.machine import probe_machine
+    from tracecorr.capture.workload.engines import container_pid
+    from tracecorr.capture.workload.host import AttachedProcess
+    from tracecorr.capture.workload.invoker import find_invoker
     from tracecorr.model.errors import InputError
 
     if container is not None and pid is not None:
@@ -58,16 +60,16 @@ def _can_capture(offer: Offer) -> bool:
 
 
 def _print(offer: Offer) -> None:
-    typer.echo(f"kernel {offer.kernel}")
+    show(f"kernel {offer.kernel}")
     width = max(len(f.name) for f in offer.findings)
     for finding in offer.findings:
-        typer.echo(f"{finding.state:7}{finding.name:{width}}  {finding.why}".rstrip())
+        show(f"{finding.state:7}{finding.name:{width}}  {finding.why}".rstrip())
         if finding.remedy:
-            typer.echo(f"{'':{7 + width}}  mend: {finding.remedy}")
+            show(f"{'':{7 + width}}  mend: {finding.remedy}")
     if _can_capture(offer):
-        typer.echo("a capture is possible; tracecorr capture --dry-run says what it would record")
+        show("a capture is possible; tracecorr capture --dry-run says what it would record")
     else:
-        typer.echo("no capture is possible: mend what says no")
+        show("no capture is possible: mend what says no")
 
 
 def _as_json(offer: Offer) -> dict[str, Any]:

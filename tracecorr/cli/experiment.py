@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import FAILED, UNKNOWN, say
+from tracecorr.cli.console import FAILED, UNKNOWN, say, show
 from tracecorr.model.errors import InputError
 
 
@@ -44,9 +44,8 @@ def experiment_verb(
     if folder.exists():
         raise InputError(f"{folder} exists", "choose another folder with -o")
 
-    from tracecorr.analyze.markdown import render_experiment
-    from tracecorr.experiment.caller import owned_by_caller
-    from tracecorr.experiment.preempt import PreemptOptions, run_preempt
+    from tracecorr.analyze.report.markdown import render_experiment
+    from tracecorr.experiment.preempt import PreemptOptions, owned_by_caller, run_preempt
     from tracecorr.experiment.report import summarize_experiment
     from tracecorr.store.raw import write_atomically
 
@@ -61,7 +60,10 @@ def experiment_verb(
         told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
         write_atomically(options.folder / "report.json", told.encode())
     found = report.finding
-    typer.echo(told if as_json else render_experiment(folder.name, found, report.sections, report.notices))
+    if as_json:
+        typer.echo(told)
+    else:
+        show(render_experiment(folder.name, found, report.sections, report.notices), keep="\n")
     if check and found.outcome != "PASS":
         raise typer.Exit(FAILED if found.outcome == "FAIL" else UNKNOWN)
 

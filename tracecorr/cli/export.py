@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.completion import complete_layers
-from tracecorr.cli.console import NameArgument, open_capture, say
+from tracecorr.cli.console import NameArgument, open_capture, say, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.kinds import LAYERS
 
@@ -91,7 +91,7 @@ def export_verb(
         _export_trace(capture, target, path, selection)
     else:
         _export_tables(capture, target, path, selection, names)
-    typer.echo(path)
+    show(path)
 
 
 def _export_trace(capture: Capture, target: Target, path: Path, selection: Selection) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracecorr.capture.debugfs import KFD_DEBUGFS
-from tracecorr.cli.console import refuse_idle, say
+from tracecorr.capture.snapshots import KFD_DEBUGFS
+from tracecorr.cli.console import refuse_idle, say, show
 from tracecorr.model.errors import InputError
+from tracecorr.model.printable import printable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,16 +74,15 @@ def hqd_verb(
     if as_json:
         typer.echo(_render_json(rows, sources))
         return
-    typer.echo(_render_text(rows, sources, slots))
+    show(_render_text(rows, sources, slots), keep="\n")
 
 
 def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    from tracecorr.store.raw import open_decompressed
+    from tracecorr.store.raw import read_chunks
 
     dumps: list[tuple[str, bytes, int | None, int | None]] = []
     for path in files:
-        with open_decompressed(path) as stream:
-            dumps.append((str(path), stream.read(), None, None))
+        dumps.append((str(path), b"".join(read_chunks(path)), None, None))
     rows, sources = _decode(dumps)
     foreign = next((s for s in sources if s["dump"] is None and s["bytes"]), None)
     if foreign:
@@ -93,8 +93,8 @@ def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
 
 
 def _read_machine(folder: Path) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    from tracecorr.capture.debugfs import read_kfd_dump
-    from tracecorr.capture.findings import is_virtual_function
+    from tracecorr.capture.plan.machine import is_virtual_function
+    from tracecorr.capture.snapshots import read_kfd_dump
 
     names = ["hqds", "mqds"]
     if is_virtual_function():
@@ -149,14 +149,14 @@ def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: 
     import polars as pl
 
     from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
-    from tracecorr.analyze.markdown import render_table
+    from tracecorr.analyze.report.markdown import render_table
 
     queues, counts = list_logical_queues(rows), count_slots(rows)
     lines: list[str] = []
     for source in sources:
         own = pl.col("snapshot") == source["snapshot"]
         shown = queues.filter(own).drop("snapshot", "dump")
-        lines += [f"# {source['source']}: {_describe(source, shown.height)}", ""]
+        lines += [f"# {printable(source['source'])}: {_describe(source, shown.height)}", ""]
         lines += [f"skipped {n} x {reason}" for reason, n in source["skipped"].items()]
         if shown.height:
             lines += [render_table(shown, shown.height), ""]
@@ -219,6 +219,6 @@ def _draw(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> Group:
         for column in shown:
             table.add_column(render_heading(column), no_wrap=True)
         for row in plain_rows(own):
-            table.add_row(*(render_value(column, row[column]) for column in shown))
+            table.add_row(*(printable(render_value(column, row[column])) for column in shown))
         tables.append(table)
     return Group(*tables)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import NameArgument, open_capture
+from tracecorr.cli.console import NameArgument, open_capture, show
 from tracecorr.model.errors import quote_path
 
 if TYPE_CHECKING:
@@ -19,10 +19,9 @@ def info_verb(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a capture holds and where it is from; --json prints all that capture.json knows."""
-    from tracecorr.analyze.coverage import list_partial
+    from tracecorr.analyze.evidence import Evidence, list_partial
     from tracecorr.analyze.run_facts import describe_run
     from tracecorr.analyze.values import count_of
-    from tracecorr.analyze.verdicts import Evidence
     from tracecorr.store.kernel_counts import count_read
     from tracecorr.store.recording import describe_state
 
@@ -32,17 +31,17 @@ def info_verb(
         found = {"name": capture.name, "path": str(capture.path), "info": capture.info, "rows": rows}
         typer.echo(json.dumps(found, indent=2, default=str))
         return
-    typer.echo(f"{capture.name} ({capture.path})")
+    show(f"{capture.name} ({capture.path})")
     read = count_read(capture.table("ledger").collect()) if rows else None
     for line in describe_run(capture.info, describe_state(capture.info), read):
-        typer.echo(line)
+        show(line)
     evidence = Evidence(capture.table, info=capture.info, nodes=capture.tables_of_nodes())
     for line in list_partial(evidence) if rows else ():
-        typer.echo(line)
+        show(line)
     if not rows:
-        typer.echo(f"tables: none yet; build them: tracecorr correlate {quote_path(capture.path)}")
+        show(f"tables: none yet; build them: tracecorr correlate {quote_path(capture.path)}")
     for table, count in rows.items():
-        typer.echo(f"table {table}: {count_of(count, 'row')}")
+        show(f"table {table}: {count_of(count, 'row')}")
 
 
 def _count_rows(capture: Capture) -> dict[str, int]:
@@ -50,6 +49,6 @@ def _count_rows(capture: Capture) -> dict[str, int]:
 
     from tracecorr.model import schema
 
-    if not capture.has_tables():
+    if not capture.has_tables() or capture.is_outdated():
         return {}
     return {table: int(capture.table(table).select(row_count()).collect().item()) for table in schema.TABLES}

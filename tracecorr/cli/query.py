@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.completion import complete_captures, complete_examples
-from tracecorr.cli.console import open_capture
+from tracecorr.cli.console import open_capture, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.folder_names import SUFFIX
+from tracecorr.model.printable import printable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -151,4 +152,6 @@ def _print_rows(rows: pl.DataFrame, form: Format) -> None:
             tbl_hide_dataframe_shape=True,
             tbl_formatting="MARKDOWN",
         ):
-            typer.echo(str(rows))
+            texts = pl.selectors.string() | pl.selectors.categorical()
+            safe = rows.with_columns(texts.cast(pl.String).map_elements(printable, return_dtype=pl.String))
+            show(safe.rename(printable), keep="\n")

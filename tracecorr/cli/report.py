@@ -18,6 +18,7 @@ from tracecorr.cli.console import (
     refuse_idle,
     refuse_page,
     say,
+    show,
     write_page,
 )
 
@@ -48,8 +49,8 @@ def report_verb(
 
     Its section "Words of this report" says what recorded, derived, inferred, UNKNOWN and UNALIGNED mean.
     """
-    from tracecorr.analyze.markdown import render_markdown
     from tracecorr.analyze.report import summarize_capture
+    from tracecorr.analyze.report.markdown import render_markdown
     from tracecorr.analyze.verdicts import Thresholds
 
     refuse_idle("--strict", "--check", given=strict, there=check)
@@ -60,11 +61,13 @@ def report_verb(
         capture.name, capture.table, capture.info, limits, verdict or [], capture.tables_of_nodes()
     )
     if html is not None:
-        from tracecorr.analyze.html import draw_report_figures, render_report_html
+        from tracecorr.analyze.report.html import draw_report_figures, render_report_html
 
         write_page(html, render_report_html(report, draw_report_figures(capture.table)))
+    elif as_json:
+        typer.echo(json.dumps(report.as_dict(), indent=1, allow_nan=False))
     else:
-        typer.echo(json.dumps(report.as_dict(), indent=1, allow_nan=False) if as_json else render_markdown(report))
+        show(render_markdown(report), keep="\n")
     if check:
         status = check_verdicts(report.verdicts, strict)
         if status:

@@ -112,11 +112,20 @@ def explain_denied(error: OSError) -> str:
     return "check its permissions, and whose it is"
 
 
-def explain_damage(error: Exception) -> CaptureError | None:
-    """Return what to say where polars found a table file with other bytes in it; None for any other failure."""
-    text = next(iter(str(error).splitlines()), "")
+def is_panic(error: BaseException) -> bool:
+    """Tell whether polars' Rust code panicked, as damaged table files make it do: no `Exception`, but no end either."""
     # By name, because not every verb needs polars.
-    if type(error).__name__ != "ComputeError" or not text.startswith(("parquet", "out-of-spec")):
+    return type(error).__name__ == "PanicException"
+
+
+def explain_damage(error: BaseException) -> InputError | None:
+    """Return what to say where a failure comes from damaged input: table files, JSON; None for any other failure."""
+    text = next(iter(str(error).splitlines()), "")
+    if isinstance(error, RecursionError):
+        return InputError("the input is nested too deeply to be read", "check the JSON files that were named")
+    if not is_panic(error) and not (
+        type(error).__name__ == "ComputeError" and text.startswith(("parquet", "out-of-spec"))
+    ):
         return None
     return CaptureError(f"a table of the capture is damaged: {text}", "build the tables again: tracecorr correlate")
 

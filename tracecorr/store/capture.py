@@ -18,15 +18,17 @@ from tracecorr.model.errors import CaptureError, InputError, explain_denied, quo
 from tracecorr.model.folder_names import SUFFIX, with_suffix
 from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
-from tracecorr.store.damage import describe_damage
+from tracecorr.store.description import describe_damage
 from tracecorr.store.memory import kept_memory
 from tracecorr.store.ownership import replace_folder
-from tracecorr.store.raw import read_at, read_chunks, write_atomically
+from tracecorr.store.raw import read_at, read_chunks, read_file, write_atomically
 
 if TYPE_CHECKING:
     from tracecorr.read.ftrace.formats import Format
 
-FORMAT_VERSION = 1
+# Tables of older formats are built again from the raw files (`pipeline.rebuild_outdated`).
+FORMAT_VERSION = 2
+_READ_VERSIONS = (1, 2)
 # Bytes of a name on Linux (NAME_MAX in limits.h).
 LONGEST_NAME = 255
 _PARQUET_END = b"PAR1"
@@ -63,17 +65,17 @@ class Capture:
                 reads, or its description is damaged.
         """
         try:
-            info = json.loads((path / "capture.json").read_text())
+            info = json.loads(read_file(path / "capture.json"))
             version = info["format"]
         except PermissionError as error:
             raise CaptureError(
                 f"no right to read {path / 'capture.json'}: {error.strerror}", explain_denied(error)
             ) from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise describe_absent(path, list_captures(path if path.is_dir() else path.parent)) from error
-        if version != FORMAT_VERSION:
+        if version not in _READ_VERSIONS:
             raise CaptureError(
-                f"{path} has capture format {version}, this tracecorr reads {FORMAT_VERSION}",
+                f"{path} has capture format {version}, this tracecorr reads {' and '.join(map(str, _READ_VERSIONS))}",
                 "open it with the tracecorr that wrote it, or import its raw files again",
             )
         if damage := describe_damage(info):
@@ -86,6 +88,10 @@ class Capture:
     def name(self) -> str:
         """Return the folder's name without its suffix."""
         return self.path.resolve().name.removesuffix(SUFFIX)
+
+    def is_outdated(self) -> bool:
+        """Tell whether its tables were built in an older format, so that they have to be built again."""
+        return int(self.info["format"]) < FORMAT_VERSION and self.has_tables()
 
     def has_tables(self) -> bool:
         """Tell whether all tables were built."""
@@ -149,8 +155,8 @@ class Capture:
         Raises:
             OSError, InputError: the formats cannot be read.
         """
+        from tracecorr.read.ftrace.formats import render_record
         from tracecorr.read.ftrace.perf_records import render_sample
-        from tracecorr.read.ftrace.shown import render_record
 
         if file not in self._formats:
             self._formats[file] = self._read_formats(file)
@@ -180,15 +186,24 @@ class Capture:
             return None
         return _count_lines(path, offset) + 1
 
-    def _files(self) -> dict[int, str]:
-        return {int(entry["file"]): str(entry["path"]) for entry in self.info["files"]}
-
     def _raw_path(self, file: int) -> Path:
-        homes = {int(entry["file"]): Path(entry.get("capture", self.path)) for entry in self.info["files"]}
-        root = (homes[file] / "raw").resolve()
-        path = (homes[file] / self._files()[file]).resolve()
-        if not path.is_relative_to(root):
-            raise CaptureError(f"file {file} of {self.path} lies outside its raw folder", "import the files again")
+        return self.raw_path({int(entry["file"]): entry for entry in self.info["files"]}[file])
+
+    def raw_path(self, entry: Mapping[str, Any]) -> Path:
+        """Return where a raw file is.
+
+        Args:
+            entry: one of `files` of capture.json.
+
+        Raises:
+            CaptureError: it is not inside the raw folder, or that is a link.
+        """
+        home = Path(entry.get("capture", self.path)).resolve()
+        path = (home / str(entry["path"])).resolve()
+        if not path.is_relative_to(home / "raw"):  # `raw` itself is no link either
+            raise CaptureError(
+                f"file {entry['file']} of {self.path} lies outside its raw folder", "import the files again"
+            )
         return path
 
     def _scan(self, path: Path, name: str) -> pl.LazyFrame:

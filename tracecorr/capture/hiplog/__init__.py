@@ -1,0 +1,1 @@
+"""The HIP logs of a workload: followed, closed, and brought into the capture folder."""

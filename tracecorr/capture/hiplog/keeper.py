@@ -1,0 +1,237 @@
+"""The HIP logs of a workload while they are written: found, followed, and cut when a limit is reached."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Container, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.hiplog.late_writers import LateWriters
+from tracecorr.capture.hiplog.log_file import CUT_SHORT, GrowingLog, LogFollower
+from tracecorr.capture.workload.launch import Launched
+from tracecorr.store.capture import LONGEST_NAME
+from tracecorr.store.frames import SUFFIX
+
+# A runtime writes some KB at once.
+_FULL_BYTES = 1 << 16
+
+
+@dataclass
+class ClosedLogs:
+    """What came of it.
+
+    Args:
+        losses: what was lost of the logs.
+        problems: what to tell the user.
+        failures: why the logs could not be brought in.
+    """
+
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    failures: list[OSError] = field(default_factory=list)
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether somebody wrote on after the recording had ended."""
+        return any(loss["reason"] == CUT_SHORT for loss in self.losses)
+
+
+def close_logs(
+    logs: LogKeeper, launched: Launched, folder: RecordingFolder, alive: Iterable[int], seconds: float
+) -> ClosedLogs:
+    """Complete the logs, whatever the workload did to them; who still writes cannot change them any more.
+
+    Args:
+        logs: the logs.
+        launched: the workload.
+        folder: the capture folder.
+        alive: processes of the workload that go on.
+        seconds: for how long it ran.
+    """
+    closed = ClosedLogs()
+    strange: list[str] = []
+    with closing(LateWriters(launched.logs, alive)) as late:
+        steps: list[Callable[[], None]] = [
+            lambda: closed.losses.extend(logs.finish(late.names)),
+            lambda: closed.problems.extend(launched.collect() or ()),
+            lambda: strange.extend(folder.seal_logs()),
+        ]
+        for step in steps:
+            try:
+                step()
+            except OSError as error:
+                closed.failures.append(error)
+        said = late.discard(logs.size / seconds)
+    closed.problems += [*logs.problems, *(f"the logs are not complete: {error}" for error in closed.failures)]
+    closed.problems += [f"{name} in the log folder was no plain file and was removed" for name in strange]
+    closed.problems += [said] if said else []
+    if folder.free_bytes() < _FULL_BYTES:
+        closed.problems.append(
+            "the disk is full: what the HIP runtime could not write is missing in its log, uncounted"
+        )
+    return closed
+
+
+_PAUSE_SECONDS = 0.1
+
+
+class LogKeeper:
+    """Watch the logs that a workload writes into a folder, and compress them as they grow.
+
+    A runtime cannot be told to stop logging. After `cut` what it still writes is counted and its
+    space given back; offsets of what was kept stay as they are. The folder is the workload's: what
+    vanishes from it is a loss, what cannot be read goes into `problems`, and neither ends the recording.
+
+    Args:
+        folder: where the logs are.
+        frames: root's folder for the compressed logs; None to leave the logs as they are.
+    """
+
+    def __init__(self, folder: Path, frames: Path | None = None) -> None:
+        self._folder = folder
+        self._frames = frames
+        self._logs: dict[str, GrowingLog] = {}
+        self._vanished: list[GrowingLog] = []
+        self._is_cut = False
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.size = 0
+        self.stored: dict[str, tuple[int, str]] = {}
+        self.problems: list[str] = []
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the logs."""
+        with self._lock:
+            return sorted(self._logs)
+
+    def start(self) -> None:
+        """Look after the logs in a thread of its own until `stop` or `finish`."""
+        self._thread = threading.Thread(target=self._work, name="logs", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; the logs stay as they are."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def refresh(self) -> bool:
+        """Look at the files again and compress one frame of each; after a cut, count and free what was added.
+
+        Returns: whether there is more to compress at once.
+        """
+        with self._lock:
+            found = self._find_files()
+            self._forget_vanished(found)
+            more = [self._look(name, status) for name, status in found.items()]
+            self._measure()
+            return any(more)
+
+    def cut(self) -> None:
+        """Keep nothing that is written from now on."""
+        with self._lock:
+            self.refresh()
+            for log in self._logs.values():
+                self._attempt(log, log.cut)
+            self._is_cut = True
+            self._measure()
+
+    def finish(self, written: Container[str] = ()) -> list[dict[str, Any]]:
+        """Cut the logs to what is kept; size and checksum of those that are compressed are then in `stored`.
+
+        Args:
+            written: names of logs whose writers go on.
+
+        Returns: one loss (path, bytes, lines, times) for each that lost something.
+        """
+        self.stop()
+        while self.refresh():
+            pass
+        losses = []
+        for log in (*self._vanished, *(log for _, log in sorted(self._logs.items()))):
+            is_gone = log in self._vanished
+            self._attempt(log, partial(log.close, is_gone=is_gone, is_written=log.path.name in written))
+            losses += log.list_losses(is_gone=is_gone)
+            if log.follower is not None and log.stored is not None:
+                self.stored[log.follower.path.name] = log.stored
+        return losses
+
+    def _work(self) -> None:
+        while True:
+            try:
+                more = self.refresh()
+            except Exception as error:
+                self._note(f"the logs were not followed any longer: {error}")
+                return
+            if self._stop.wait(0 if more else _PAUSE_SECONDS):
+                return
+
+    def _look(self, name: str, status: os.stat_result) -> bool:
+        log = self._logs.get(name)
+        if log is None:
+            # One whose compressed file could have no name stays as it is.
+            fits = len(os.fsencode(f"{name}{SUFFIX}")) <= LONGEST_NAME
+            follower = LogFollower(self._frames, name) if self._frames is not None and fits else None
+            log = self._logs[name] = GrowingLog(self._folder / name, status.st_ino, follower)
+            if self._is_cut:
+                log.cut(at_start=True)
+        more = False
+
+        def look() -> None:
+            nonlocal more
+            more = log.look(status.st_size, whole=self._is_cut)
+            log.discard()
+
+        self._attempt(log, look)
+        if log.follower is not None and log.follower.cannot_free:
+            self._note(f"the log {name} takes its space until the end: {log.follower.cannot_free} (punching holes)")
+        return more
+
+    def _measure(self) -> None:
+        self.size = sum(log.kept_bytes for log in self._logs.values())
+
+    def _find_files(self) -> dict[str, os.stat_result]:
+        found = {}
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        found[entry.name] = entry.stat(follow_symlinks=False)
+        except OSError as error:
+            self._note(f"the folder of the logs cannot be read: {error.strerror}")
+        return {name: status for name, status in found.items() if stat.S_ISREG(status.st_mode)}
+
+    def _forget_vanished(self, found: dict[str, os.stat_result]) -> None:
+        """Take out what is gone; a file that was renamed and not shortened is still the same log."""
+        gone = [n for n, log in self._logs.items() if n not in found or found[n].st_ino != log.inode]
+        logs = [self._logs.pop(name) for name in gone]
+        fresh = {status.st_ino: name for name, status in found.items() if name not in self._logs}
+        for log in logs:
+            name = fresh.pop(log.inode, None)
+            if name is None or found[name].st_size < log.size:
+                self._vanished.append(log)
+            else:
+                self._logs[name] = log
+                self._attempt(log, partial(log.rename, self._folder / name))
+
+    def _attempt(self, log: GrowingLog, step: Callable[[], object]) -> None:
+        """Do something to a log; that it vanished meanwhile is seen at the next refresh."""
+        try:
+            step()
+        except OSError as error:
+            self._note(f"the log {log.path.name} cannot be read, cut or compressed: {error.strerror or error}")
+
+    def _note(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)

@@ -1,0 +1,1 @@
+"""What a capture would record: what the machine offers, and what of it is armed."""

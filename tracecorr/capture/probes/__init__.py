@@ -1,0 +1,1 @@
+"""Probes in the kernel and in libraries."""

@@ -1,0 +1,1 @@
+"""The kernel's trace: armed, drained and left as it was found."""
