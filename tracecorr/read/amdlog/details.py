@@ -22,7 +22,7 @@ from tracecorr.read.text import Text
 _DONE, _NEW_TEXT = 0, 1
 # With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
-_GROUPED = re.compile(rb"[^:]*? stream:0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?:, | \))")
+_GROUPED = re.compile(rb"0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?:, | \))")
 # Printed in hexadecimal, in some releases without `0x`.
 _BARE = ("status", "free_mask")
 # Args and addresses of queues that a record has at most.
@@ -132,7 +132,7 @@ class DetailReader:
         self._read_queues(rows, args, addresses)
         self._read_streams(rows, text, told["streams"], args)
         for row, start, stop in told["grouped"]:
-            found = _GROUPED.match(text.slice(start, stop))
+            found = _GROUPED.match(text.slice(start, stop).partition(b" stream:")[2])
             if found:
                 rows["stream"][row] = _address(found[1])
         _read_complaints(rows, text, told["complaints"], lists["complaints"].levels(text, records), args)
@@ -284,7 +284,7 @@ def _make_room(reading: Struct, room: int) -> None:
 def _columns_of(reading: Struct, size: int) -> dict[str, Any]:
     """Return the columns of rows that have a value, with the room before them."""
     columns = {name.removeprefix("row_"): reading[name][:size] for name in _ROW_TYPES}
-    words, present = reading["words"].reshape(-1, reading["stride"]), reading["present"]
+    words, present = reading["words"].reshape(len(WORDS) + len(SIGNED), reading["stride"]), reading["present"]
     for i, name in enumerate((*WORDS, *SIGNED)):
         if present >> i & 1:
             columns[name] = words[i, :size] if name in WORDS else words[i, :size].view(np.int64)
@@ -294,14 +294,16 @@ def _columns_of(reading: Struct, size: int) -> dict[str, Any]:
 
 
 def _list_of(reading: Struct, number: int, room: int) -> _List:
-    of, size = reading["lists"].reshape(len(LISTS), 2, -1)[number], reading["list_sizes"][number]
+    of, size = reading["lists"].reshape(len(LISTS), 2, reading["count"])[number], reading["list_sizes"][number]
     return _List(of[0, :size] - room, of[1, :size].copy())
 
 
 def _packet_fields(reading: Struct) -> dict[str, tuple[Words, Any]]:
     """Return the columns of packets; their memory is free for the next block."""
     columns, count = len(PACKET_FIELDS), int(reading["list_sizes"][LISTS.index("packets")])
-    values, has = (reading[name].reshape(columns, -1)[:, :count] for name in ("packet_values", "packet_has"))
+    values, has = (
+        reading[name].reshape(columns, reading["count"])[:, :count] for name in ("packet_values", "packet_has")
+    )
     found = {name: (values[i].copy(), has[i].copy()) for i, name in enumerate(PACKET_FIELDS) if has[i].any()}
     has[:], values[:] = False, 0
     return found
