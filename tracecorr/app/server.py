@@ -29,6 +29,12 @@ _THREADS = 8
 _MOST_WAITING = 64
 _LIMITS = {"connection_limit": 512, "channel_timeout": 30, "cleanup_interval": 5, "asyncore_use_poll": True}
 _log = logging.getLogger(__name__)
+# Dash's own, with the one module that it cannot load: it takes every script of the assets for a plain one.
+_INDEX = """<!DOCTYPE html>
+<html lang="en">
+  <head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}<script type="module" src="/assets/start.js"></script></head>
+  <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+</html>"""
 
 
 def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host: str = "127.0.0.1") -> dash.Dash:
@@ -45,6 +51,8 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
         title="tracecorr",
         update_title="",
         serve_locally=True,
+        index_string=_INDEX,
+        assets_ignore=r".*\.js$",  # they are modules: the page loads start.js, which imports the others
         suppress_callback_exceptions=True,
     )
     app.layout = _layout()
