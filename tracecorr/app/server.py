@@ -16,11 +16,9 @@ from waitress.server import BaseWSGIServer, create_server
 from werkzeug.exceptions import HTTPException
 
 from tracecorr.app import guard, ids
+from tracecorr.app.captures import CaptureLike
 from tracecorr.app.library import Library
-from tracecorr.app.page_routes import add_page_routes
-from tracecorr.app.reading import add_reading_routes
 from tracecorr.app.routes import add_routes
-from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.printable import printable
 
@@ -62,8 +60,6 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
     guard.protect(app.server, secret, guard.content_policy(app.csp_hashes()), hosts)
     library = Library(captures)
     add_routes(app.server, library)
-    add_reading_routes(app.server, library)
-    add_page_routes(app.server, library)
     app.server.register_error_handler(Exception, _plain_error)
     return app
 

@@ -17,7 +17,6 @@ from typer.exceptions import TyperException
 
 from tracecorr import __version__
 from tracecorr.cli import (
-    arguments,
     capture,
     clean,
     compare,
@@ -30,12 +29,13 @@ from tracecorr.cli import (
     hqd,
     import_files,
     info,
+    parser,
     query,
     report,
     serve,
 )
-from tracecorr.cli.completion import VARIABLE
-from tracecorr.cli.help import Verb, Verbs
+from tracecorr.cli.console import VARIABLE
+from tracecorr.cli.parser import Verb, Verbs
 from tracecorr.model.errors import TracecorrError, explain_damage, explain_denied, explain_unwritten, is_panic
 from tracecorr.threads import begin_polars
 
@@ -94,13 +94,13 @@ def _root(
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     console.open_closed_streams()
-    words, wants_traceback = arguments.take_flag(sys.argv[1:] if argv is None else argv, "--traceback")
+    words, wants_traceback = parser.take_flag(sys.argv[1:] if argv is None else argv, "--traceback")
     if not words and VARIABLE not in os.environ:
         main(["--help"])
         return 2
     try:
         # Without the parser's own messages, which have no next step and break paths to the width of the terminal.
-        status = app(args=arguments.expand_greedy(words), prog_name="tracecorr", standalone_mode=False)
+        status = app(args=parser.expand_greedy(words), prog_name="tracecorr", standalone_mode=False)
     except SystemExit as end:
         if _lost_reader(end):
             return 128 + signal.SIGPIPE

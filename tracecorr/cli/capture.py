@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from tracecorr.cli.completion import complete_event_sets
-from tracecorr.cli.console import ForceOption, add_suffix, refuse_idle, say, show
+from tracecorr.cli.console import ForceOption, add_suffix, complete_event_sets, refuse_idle, say, show
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:

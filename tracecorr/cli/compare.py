@@ -8,8 +8,15 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_captures
-from tracecorr.cli.console import ForcePageOption, HtmlOption, open_capture, refuse_page, show, write_page
+from tracecorr.cli.console import (
+    ForcePageOption,
+    HtmlOption,
+    complete_captures,
+    open_capture,
+    refuse_page,
+    show,
+    write_page,
+)
 from tracecorr.model.errors import InputError
 
 

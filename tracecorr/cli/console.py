@@ -1,11 +1,11 @@
-"""What all verbs share: messages on stderr, and which capture is meant."""
+"""What all verbs share: messages on stderr, which capture is meant, what a shell completes behind TAB."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -13,13 +13,62 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from tracecorr.cli.completion import complete_captures
-from tracecorr.model.folder_names import with_suffix
+from tracecorr.model.folder_names import SUFFIX, with_suffix
+from tracecorr.model.kinds import LAYERS
 from tracecorr.model.printable import printable
 from tracecorr.progress import LiveLine, tell
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
+
+
+# The shell's script asks by it what fits (`_PROGRAM_COMPLETE` of the parser), without any word behind the program.
+VARIABLE = "_TRACECORR_COMPLETE"
+
+
+def complete_captures(incomplete: str) -> list[str]:
+    """Return the captures in the folder that is typed, or in the current one, whose names begin as it was typed.
+
+    Where there are none the shell completes files, and so the way to another folder.
+    """
+    folder = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
+    try:
+        names = sorted(entry.name for entry in os.scandir(Path(folder or ".").expanduser()) if entry.is_dir())
+    except OSError:
+        return []
+    return _begin_with(incomplete, (folder + name for name in names if name.endswith(SUFFIX)))
+
+
+def complete_layers(incomplete: str) -> list[str]:
+    """Return the layers that fit behind the last comma."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{layer}" for layer in _begin_with(last, LAYERS)]
+
+
+def complete_event_sets(incomplete: str) -> list[str]:
+    """Return the sets of kernel events that fit."""
+    from tracecorr.capture.plan.plan import EVENT_SETS
+
+    return _begin_with(incomplete, EVENT_SETS)
+
+
+def complete_examples(incomplete: str) -> list[str]:
+    """Return the example queries that fit."""
+    from tracecorr.analyze.sql import EXAMPLES
+
+    return _begin_with(incomplete, EXAMPLES)
+
+
+def complete_verdicts(incomplete: str) -> list[str]:
+    """Return the verdicts that fit."""
+    from tracecorr.analyze.verdicts import CLAIMS
+
+    return _begin_with(incomplete, (claim.name for claim in CLAIMS))
+
+
+def _begin_with(incomplete: str, words: Iterable[str]) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
 
 # Exit status of `--check` by the outcome of a verdict.
 FAILED, UNKNOWN = 4, 5

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_captures
 from tracecorr.cli.console import (
     JobsOption,
     add_suffix,
+    complete_captures,
     count_jobs,
     ended_in_order,
     find_capture,

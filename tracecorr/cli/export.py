@@ -8,8 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_layers
-from tracecorr.cli.console import NameArgument, open_capture, say, show
+from tracecorr.cli.console import NameArgument, complete_layers, open_capture, say, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.kinds import LAYERS
 
@@ -147,8 +146,7 @@ def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection:
 
 
 def _export_tables(capture: Capture, target: Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
-    from tracecorr.export.files import open_fresh_folder
-    from tracecorr.export.tabular import write_tables
+    from tracecorr.export.files import open_fresh_folder, write_tables
 
     with open_fresh_folder(path) as folder:
         written = write_tables(capture.table_by_node, folder, target, selection, names)

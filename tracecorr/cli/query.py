@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_captures, complete_examples
-from tracecorr.cli.console import open_capture, show
+from tracecorr.cli.console import complete_captures, complete_examples, open_capture, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.folder_names import SUFFIX
 from tracecorr.model.printable import printable

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_verdicts
 from tracecorr.cli.console import (
     FAILED,
     UNKNOWN,
     ForcePageOption,
     HtmlOption,
     NameArgument,
+    complete_verdicts,
     open_capture,
     refuse_idle,
     refuse_page,

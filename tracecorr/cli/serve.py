@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_captures
-from tracecorr.cli.console import ended_in_order, open_capture, say
+from tracecorr.cli.console import complete_captures, ended_in_order, open_capture, say
 from tracecorr.model.errors import CaptureError, InputError
 
 if TYPE_CHECKING:
