@@ -59,7 +59,7 @@ app.command("serve", cls=Verb)(serve.serve_verb)
 app.command("hqd", cls=Verb)(hqd.hqd_verb)
 app.command("demo", cls=Verb)(demo.demo_verb)
 app.command("clean", cls=Verb)(clean.clean_verb)
-# What other tracers call the same.
+# Names of the same verbs in other tracers.
 _OTHER_NAMES = {
     "record": "capture", "profile": "capture", "launch": "capture", "run": "capture", "stat": "report",
     "stats": "report", "analyze": "report", "diff": "compare", "convert": "export", "view": "serve", "open": "serve",
@@ -77,13 +77,13 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in tracecorr a failure arose.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show the Python traceback of a failure.")] = False,
 ) -> None:
     """See what really happened between a HIP call and the GPU: kernel trace and HIP log on one clock.
 
-    Verbs that read a capture take the newest *.tracecorr in the current folder when none is named.
+    Verbs that read a capture use the newest *.tracecorr in the current folder if none is named.
     Results go to stdout, progress and messages to stderr.
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
     """

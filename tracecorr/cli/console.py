@@ -76,7 +76,7 @@ FAILED, UNKNOWN = 4, 5
 NameArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="NAME", help="Capture folder; without it the newest in the current folder.",
+        metavar="NAME", help="Capture folder; default: the newest in the current folder.",
         autocompletion=complete_captures,
     ),
 ]  # fmt: skip
@@ -88,15 +88,13 @@ def _live_line(stream: TextIO) -> LiveLine:
 
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")]
-HtmlOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots instead.")
-]
+HtmlOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots.")]
 ForcePageOption = Annotated[bool, typer.Option("--force", help="With --html: replace the file if it exists.")]
 JobsOption = Annotated[
     int | None,
     typer.Option(
         "--jobs", "-j", min=1, metavar="N", show_default=False,
-        help="Processes that read long logs; without it one for two CPUs, 8 at most.",
+        help="Number of processes that read long logs; default: one per two CPUs, at most 8.",
     ),
 ]  # fmt: skip
 
@@ -204,7 +202,7 @@ def add_suffix(path: Path) -> Path:
     from tracecorr.model.errors import InputError
 
     if not path.name:
-        raise InputError(f"-o {str(path)!r} names no folder to make", "write a name, such as -o gemm.tracecorr")
+        raise InputError(f"-o {str(path)!r} is not a folder name", "write a name, such as -o gemm.tracecorr")
     return with_suffix(path)
 
 
@@ -239,7 +237,7 @@ def refuse_idle(option: str, partner: str, *, given: bool, there: bool) -> None:
     from tracecorr.model.errors import InputError
 
     if given and not there:
-        raise InputError(f"{option} changes nothing without {partner}", f"add {partner}, or leave out {option}")
+        raise InputError(f"{option} has no effect without {partner}", f"add {partner}, or leave out {option}")
 
 
 def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
@@ -254,7 +252,7 @@ def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
     if path is None:
         return
     if as_json:
-        raise InputError("--html and --json are two forms", "call it once for each")
+        raise InputError("--html and --json cannot be combined", "call it once for each")
     from tracecorr.export.files import refuse_taken
 
     refuse_taken(path, force=force)
