@@ -15,8 +15,8 @@ from tracecorr.store import named_folder
 from tracecorr.store.recording import describe_missing_tables
 
 if TYPE_CHECKING:
-    from tracecorr.analyze.answers import Report
     from tracecorr.analyze.compare import Comparison
+    from tracecorr.analyze.report.parts import Report
     from tracecorr.analyze.verdicts import Thresholds, Verdict
     from tracecorr.figures import Figures
 
@@ -340,10 +340,9 @@ class Capture:
         >>> open_capture(sample).queues_report().filter(pl.col("dispatches") > 0)["priority_log"].to_list()
         [2, 0, 1]
         """
-        from tracecorr.analyze.backlog import summarize_backlog
-        from tracecorr.analyze.nodes import add_nodes
+        from tracecorr.analyze.owners import add_nodes
         from tracecorr.analyze.queue_creation import summarize_queue_creation
-        from tracecorr.analyze.queues import summarize_queues
+        from tracecorr.analyze.queues import summarize_backlog, summarize_queues
 
         table = self._stored.table
         queues = summarize_queues(table("queues"), table("stream_queues"))

@@ -9,9 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.clock.build import fit_clocks
 from tracecorr.clock.clock_map import ClockMap
-from tracecorr.clock.evidence import ClockEvidence
+from tracecorr.clock.fit import ClockEvidence, fit_clocks
 from tracecorr.clock.place import place_records
 from tracecorr.clock.rows import number_rows, select_source
 from tracecorr.clock.steps import find_steps, widen_reads
@@ -25,15 +24,13 @@ from tracecorr.link.queues.queue_addresses import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
 from tracecorr.link.threads.identities import attach_identities, name_log_pids
-from tracecorr.link.threads.lives import ToLog, number_lives
+from tracecorr.link.threads.lives import ToLog
 from tracecorr.link.threads.programs import add_programs
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
-from tracecorr.link.threads.thread_votes import guess_threads, select_voters
 from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
-from tracecorr.model.kinds import INFERRED
 from tracecorr.progress import Stages
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
 from tracecorr.sources import read_parts
@@ -214,28 +211,24 @@ def _build_tables(
 def _align(
     parts: Parts, seen: SeenIdentities, capture: Capture
 ) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap]]:
-    """Find threads and clocks; what threads did at the same time is asked only once the clocks are known.
+    """Find threads and clocks; which thread used an address at a time is asked only once the clocks are known.
 
     Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
     """
     held = [parts.read_events()]
-    exact = list_exact(capture.info)
-    owners = find_owners(select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, exact)
+    owners = find_owners(
+        select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
+    )
     held = [name_log_pids(set_owners(held.pop(), owners))]
     identities = _map_threads(held[0], parts, seen, owners)
     records, maps = _fit(held.pop(), parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
-    unknown = identities.log_threads["tid"].null_count()
-    if not unknown or len(clocks) != 1 or not clocks[0].aligned:
+    if not identities.log_threads["tid"].null_count() or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
-    voters = place_records(select_voters(records), maps)
-    guessed = guess_threads(number_lives(voters, identities.lives, identities.births), parts.args)
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
-    again = _map_threads(
-        name_log_pids(set_owners(parts.read_events(THREAD_COLUMNS), owners)), parts, seen, owners,
-        lambda stamps: clocks[0].to_common(stamps) + added, guessed,
-    )  # fmt: skip
+    rows = name_log_pids(set_owners(parts.read_events(THREAD_COLUMNS), owners))
+    again = _map_threads(rows, parts, seen, owners, lambda stamps: clocks[0].to_common(stamps) + added)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps
     del records  # large
@@ -244,15 +237,10 @@ def _align(
 
 
 def _map_threads(
-    rows: pl.DataFrame,
-    parts: Parts,
-    seen: SeenIdentities,
-    owners: pl.DataFrame,
-    to_log: ToLog | None = None,
-    guessed: pl.DataFrame | None = None,
+    rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, owners: pl.DataFrame, to_log: ToLog | None = None
 ) -> Identities:
     log, trace = (select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
-    return map_threads(log, trace, parts.args, seen, to_log, guessed, owners)
+    return map_threads(log, trace, parts.args, seen, to_log, owners)
 
 
 def _fit(
@@ -261,9 +249,7 @@ def _fit(
     whole = _complete_packets(rows, parts, identities, capture)
     del rows  # large; what is left of it is taken apart, if nothing else holds its columns
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
-    guessed = frozenset(identities.threads.filter(pl.col("evidence") == INFERRED)["thread"])
-    evidence = ClockEvidence(records, parts.args, _samples(capture), **seen_time_offsets(capture.info), guessed=guessed)
-    return records, fit_clocks(evidence)
+    return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **seen_time_offsets(capture.info)))
 
 
 def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture) -> pl.DataFrame:

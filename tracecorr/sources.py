@@ -8,10 +8,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+from polars import selectors as cs
+
+from tracecorr.model import schema
 from tracecorr.model.parts import Block
+from tracecorr.model.reasons import NUL_BYTES
 from tracecorr.progress import Stages, Watch
 from tracecorr.read.amdlog import read_amd_log
-from tracecorr.read.amdlog.blocks import BLOCK_BYTES, ByteStream
+from tracecorr.read.amdlog.blocks import BLOCK_BYTES
 from tracecorr.read.ftrace import (
     read_ftrace_pages,
     read_ftrace_text,
@@ -19,7 +25,7 @@ from tracecorr.read.ftrace import (
     read_prints,
     read_trace_dat,
 )
-from tracecorr.read.ftrace.chosen_ranges import keep_ranges
+from tracecorr.read.ftrace.markers import keep_ranges
 from tracecorr.read.kfd.polls import read_polls
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.snapshots import read_snapshots
@@ -29,7 +35,7 @@ from tracecorr.store.log_ranges import finish_log, list_long_logs, start_log
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
 from tracecorr.store.processes import open_processes
-from tracecorr.store.raw import open_database, open_read_at, open_stream, read_chunks
+from tracecorr.store.raw import RawStream, open_database, open_read_at
 from tracecorr.store.recording import chosen_ranges
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
@@ -92,19 +98,21 @@ def _open_readers(
     profiles = [entry for entry in capture.info["files"] if entry["form"] in ("rocprof", "rocpd")]
     repeated = RepeatedRecords() if len(profiles) > 1 else None
     for entry in capture.info["files"]:
-        chunks = _watch(stages, [entry]).follow(_read_listed(capture.path, entry))
+        # Where its recorder was killed, a log may still grow: it is read as far as capture.json lists it.
+        stream = RawStream(capture.raw_path(entry), int(entry["size"]), _watch(stages, [entry]).count)
+        chunks = iter(stream)
         if entry["file"] in ready:
             yield "amd_log", "log", ready[entry["file"]]
         elif entry["form"] == "log":
-            yield "amd_log", "log", _read_log(capture.path, entry, _watch(stages, [entry]))
+            yield "amd_log", "log", _count_holes(read_amd_log(stream, entry["file"]), stream, entry)
         elif entry["form"] == "text":
-            yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)
+            yield "ftrace", "text", _count_holes(read_ftrace_text(chunks, entry["file"], clock), stream, entry)
         elif entry["form"] == "trace_dat":
-            yield "ftrace", "pages", _read_dat(capture.path / entry["path"], entry["file"], clock)
+            yield "ftrace", "pages", _read_dat(capture.raw_path(entry), entry["file"], clock)
         elif entry["form"] == "rocprof":
             yield "rocprof", "rocprof", read_rocprof(chunks, entry["file"], repeated)
         elif entry["form"] == "rocpd":
-            yield "rocprof", "rocprof", _read_database(capture.path / entry["path"], entry["file"], repeated)
+            yield "rocprof", "rocprof", _read_database(capture.raw_path(entry), entry["file"], repeated)
         elif entry["form"] == "dump":
             times = entry.get("read_start_ns"), entry.get("read_end_ns")
             yield "hqd", "dump", read_snapshots(chunks, entry["file"], snapshots, *times)
@@ -115,7 +123,7 @@ def _open_readers(
         elif entry["form"] == "smi":
             yield "kfd_smi", "smi", read_smi_events(chunks, entry["file"])
     for recording in list_recordings(capture.info["files"]):
-        trace, files = open_page_trace(capture.path, recording, _watch(stages, recording).follow)
+        trace, files = open_page_trace(capture, recording, _watch(stages, recording).follow)
         # What a capture could not store it tells itself.
         trace = replace(trace, is_told=not capture.info.get("losses"))
         through_perf = any(entry["form"] == "perf" for entry in recording)
@@ -124,33 +132,41 @@ def _open_readers(
         yield "ftrace", "pages", keep_ranges(blocks, chosen) if chosen else blocks
 
 
-class _ListedBytes:
-    """Read a file as far as capture.json lists it: where its recorder was killed, a log may still grow."""
+def _count_holes(blocks: Iterator[Block], stream: RawStream, entry: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the blocks of a text with the offsets of the file, and a row of its ledger for the zeros left out of holes.
 
-    def __init__(self, stream: ByteStream, size: int, watch: Watch) -> None:
-        self._stream, self._left, self._watch = stream, size, watch
+    Args:
+        blocks: what a reader yields; its offsets are those of what it read.
+        stream: what it read.
+        entry: the file in capture.json.
+    """
+    for block in blocks:
+        yield _move_offsets(block, stream.skipped) if stream.skipped else block
+    if stream.skipped:
+        row = {
+            "file": entry["file"],
+            "source": entry["source"],
+            "outcome": "skipped",
+            "reason": NUL_BYTES,
+            "records": 0,
+        }
+        zeros = sum(size for _, size in stream.skipped)
+        yield Block(ledger=schema.LEDGER.conform(pl.DataFrame([{**row, "bytes": zeros}])))
 
-    def readinto(self, buffer: memoryview, /) -> int:
-        """Put the next bytes into a buffer; return how many, 0 at the end."""
-        size = self._stream.readinto(buffer[: self._left]) or 0
-        self._left -= size
-        self._watch.count(size)
-        return size
 
+def _move_offsets(block: Block, skipped: Sequence[tuple[int, int]]) -> Block:
+    places = np.array([place for place, _ in skipped])
+    before = np.cumsum([0, *(size for _, size in skipped)])
 
-def _read_log(root: Path, entry: Mapping[str, Any], watch: Watch) -> Iterator[Block]:
-    with open_stream(root / entry["path"]) as stream:
-        yield from read_amd_log(_ListedBytes(stream, int(entry["size"]), watch), entry["file"])
+    def move(offsets: pl.Series) -> pl.Series:
+        return offsets + before[np.searchsorted(places, offsets.fill_null(0).to_numpy(), side="right")]
 
-
-def _read_listed(root: Path, entry: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the bytes of a file that capture.json lists: where its recorder was killed, a log may still grow."""
-    left = int(entry["size"])
-    for chunk in read_chunks(root / entry["path"]):
-        if left <= 0:
-            return
-        yield chunk[:left]
-        left -= len(chunk)
+    frames = {"events": block.events, "packets": block.packets, "args": block.args}
+    moved = {
+        name: frame.with_columns(move(column) for column in frame.select(cs.ends_with("offset")))
+        for name, frame in frames.items()
+    }
+    return Block(**moved, ledger=block.ledger, losses=block.losses, hqd=block.hqd, polls=block.polls)
 
 
 def _watch(stages: Stages, entries: Sequence[Mapping[str, Any]]) -> Watch:

@@ -16,7 +16,7 @@ from tracecorr.link.repeated_traces import (
     skip_repeated_records,
 )
 from tracecorr.model import schema
-from tracecorr.read.ftrace.prints import SOURCE as PRINTS
+from tracecorr.read.ftrace.text import PRINTS
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, rewrite_part
 
 _OF_PRINTS = ("layer", "name", "tid", "stamp_ns", "end_stamp_ns", "clock")

@@ -16,7 +16,7 @@ from benchmarks import big_log, measure
 from benchmarks.measure import Cost
 from tracecorr.read.amdlog import read_amd_log
 from tracecorr.store.parts import write_part
-from tracecorr.store.raw import open_stream
+from tracecorr.store.raw import RawStream
 
 # What engineers count in such a log today.
 GREPS = ("Dispatch Header", "ShaderName", "Returned hipSuccess", "Barrier", "enqueued")
@@ -25,8 +25,7 @@ _C_LOCALE = {"LC_ALL": "C"}
 
 def parse(log: Path, folder: Path) -> None:
     """Read a log to parts in a folder; run in a process of its own to measure it."""
-    with open_stream(log) as stream:
-        write_part(folder, "amd_log-0", read_amd_log(stream, 1))
+    write_part(folder, "amd_log-0", read_amd_log(RawStream(log), 1))
 
 
 def _five_greps(log: Path) -> Cost:

@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 from analyze_tables import Rows, tables_of
 
-from tracecorr.analyze.verdicts import Evidence, judge_capture
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.model import schema
 from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
 

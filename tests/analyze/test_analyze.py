@@ -10,23 +10,21 @@ import pytest
 from analyze_tables import table, tables_of
 from synthetic_run import make_run
 
+from tracecorr.analyze.calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.clocks import (
     summarize_clocks,
 )
-from tracecorr.analyze.glossary import GLOSSARY
-from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency
 from tracecorr.analyze.launches import summarize_launches, summarize_unlinked
-from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
-from tracecorr.analyze.losses import summarize_losses
-from tracecorr.analyze.markdown import render_markdown, render_summary, render_table
-from tracecorr.analyze.nodes import summarize_nodes
-from tracecorr.analyze.queues import summarize_queues
+from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
+from tracecorr.analyze.owners import summarize_nodes
+from tracecorr.analyze.queues import names_streams, summarize_queues, summarize_streams
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.markdown import render_markdown, render_summary, render_table
+from tracecorr.analyze.report.sections import GLOSSARY
 from tracecorr.analyze.sql import find_example, run_sql
-from tracecorr.analyze.streams import names_streams, summarize_streams
 from tracecorr.analyze.values import addresses_as_text, plain_rows, render_ns, render_value
 from tracecorr.model import schema
 

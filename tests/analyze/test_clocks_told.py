@@ -13,10 +13,10 @@ from tracecorr.analyze.clocks import (
     summarize_clocks,
     summarize_time_errors,
 )
-from tracecorr.analyze.drm_jobs import summarize_drm_jobs
-from tracecorr.analyze.markdown import render_markdown, render_summary
+from tracecorr.analyze.ioctls import summarize_drm_jobs
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.markdown import render_markdown, render_summary
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.model import schema
 

@@ -11,8 +11,8 @@ from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Comparison, Side, compare_captures
-from tracecorr.analyze.compare.rates import measure_rate, summarize_rate
-from tracecorr.analyze.markdown import render_comparison
+from tracecorr.analyze.compare.counts import measure_rate, summarize_rate
+from tracecorr.analyze.report.markdown import render_comparison
 from tracecorr.pipeline import correlate, import_files
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tracecorr.analyze.compare import Comparison, Side, compare_captures
-from tracecorr.analyze.markdown import render_comparison
+from tracecorr.analyze.report.markdown import render_comparison
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 from analyze_tables import Rows, tables_of
 
-from tracecorr.analyze.compare.rates import measure_rate, summarize_rate
-from tracecorr.analyze.compare.sides import compare_queues, join_sides, name_kernels
+from tracecorr.analyze.compare.counts import compare_queues, join_sides, measure_rate, name_kernels, summarize_rate
 
 _LOG, _TRACE = {"file": 0, "source": "amd_log"}, {"file": 1, "source": "ftrace"}
 _SDMA = {"queue": 2, "process": 1, "type": "sdma", "create_ioctl_event": 4, "known_from": "ftrace"}

@@ -9,9 +9,17 @@ import polars as pl
 import pytest
 from analyze_tables import tables_of
 
-from tracecorr.analyze.compare.latency import compare_latency, count_needed, is_significant, reaches_percentile
-from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, count_independent, resample
-from tracecorr.analyze.compare.sides import compare_kernels
+from tracecorr.analyze.compare.counts import compare_kernels
+from tracecorr.analyze.compare.statistics import (
+    QUANTILES,
+    Sample,
+    compare_latency,
+    count_independent,
+    count_needed,
+    is_significant,
+    reaches_percentile,
+    resample,
+)
 from tracecorr.analyze.frames import Tables
 
 

@@ -10,9 +10,9 @@ import pytest
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
-from tracecorr.analyze.complaints import summarize_complaints
-from tracecorr.analyze.markdown import render_markdown
+from tracecorr.analyze.failures import summarize_complaints
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.markdown import render_markdown
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

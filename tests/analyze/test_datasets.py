@@ -11,10 +11,11 @@ from analyze_tables import Rows
 from judging import COMMAND_SUBMISSION, join_runs
 from synthetic_run import make_run
 
-from tracecorr.analyze.answers import Report, Section
-from tracecorr.analyze.markdown import describe_summary
+from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.verdicts import Evidence, judge_capture
+from tracecorr.analyze.report.markdown import describe_summary
+from tracecorr.analyze.report.parts import Report, Section
+from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.pipeline import correlate, import_files, make_dataset
 

@@ -11,7 +11,7 @@ from synthetic_run import make_run
 
 from tracecorr.analyze import figures
 from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.html import draw_comparison_figures, draw_report_figures
+from tracecorr.analyze.report.html import draw_comparison_figures, draw_report_figures
 from tracecorr.app import charts
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files, make_dataset

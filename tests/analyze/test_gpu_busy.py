@@ -10,10 +10,10 @@ import pytest
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
-from tracecorr.analyze.gpu_answer import describe_busy
-from tracecorr.analyze.gpu_busy import GpuTimes, measure_gpu_times
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.verdicts import Evidence
+from tracecorr.analyze.report.questions import describe_busy
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from analyze_tables import Rows, tables_of
 
+from tracecorr.analyze.calls import sum_up_graphs, summarize_graphs
 from tracecorr.analyze.compare import Side, compare_captures
-from tracecorr.analyze.compare.latency import read_steady
-from tracecorr.analyze.graphs import sum_up_graphs, summarize_graphs
-from tracecorr.analyze.latency import summarize_latency
-from tracecorr.analyze.paths import summarize_paths
+from tracecorr.analyze.compare.statistics import read_steady
+from tracecorr.analyze.latency import summarize_latency, summarize_paths
 
 _MS = 1_000_000
 

@@ -11,13 +11,13 @@ from plotly.offline import get_plotlyjs
 from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Side, compare_captures
-from tracecorr.analyze.html import (
+from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.html import (
     draw_comparison_figures,
     draw_report_figures,
     render_comparison_html,
     render_report_html,
 )
-from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.sql import EXAMPLES, find_example, run_sql
 from tracecorr.model.errors import InputError
 

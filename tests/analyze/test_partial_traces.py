@@ -8,11 +8,10 @@ from analyze_tables import tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Side, compare_captures
-from tracecorr.analyze.coverage import name_partial
-from tracecorr.analyze.markdown import render_comparison
+from tracecorr.analyze.evidence import Evidence, name_partial
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.verdicts import Evidence
-from tracecorr.analyze.words import Answer
+from tracecorr.analyze.report.markdown import render_comparison
+from tracecorr.analyze.report.parts import Answer
 
 _KILLED = {
     "state": "killed", "problems": ["the capture was killed: what it had not stored is missing, and its exit status"],

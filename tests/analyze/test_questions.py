@@ -7,27 +7,20 @@ import pytest
 from analyze_tables import Rows, table, tables_of
 from synthetic_run import make_run
 
-from tracecorr.analyze.ancestors import find_enclosing_ioctls
-from tracecorr.analyze.backlog import summarize_backlog
-from tracecorr.analyze.copies import summarize_copies
-from tracecorr.analyze.driver_events import summarize_driver_events
-from tracecorr.analyze.drm_jobs import summarize_drm_jobs
-from tracecorr.analyze.gaps import summarize_gaps
-from tracecorr.analyze.hsa_calls import summarize_hsa_calls
-from tracecorr.analyze.ioctls import explain_ioctls
-from tracecorr.analyze.launches import NO_PACKET
-from tracecorr.analyze.markdown import render_markdown
-from tracecorr.analyze.memory import summarize_memory
-from tracecorr.analyze.mqd import summarize_mqd_operations
-from tracecorr.analyze.paths import summarize_paths
-from tracecorr.analyze.priorities import summarize_priorities
-from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.calls import list_setup_calls, summarize_hsa_calls, summarize_waits
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.ioctls import explain_ioctls, summarize_driver_events, summarize_drm_jobs
+from tracecorr.analyze.latency import summarize_paths
+from tracecorr.analyze.launches import NO_PACKET, summarize_gaps
+from tracecorr.analyze.memory import summarize_copies, summarize_memory
+from tracecorr.analyze.priorities import summarize_priorities, summarize_service
+from tracecorr.analyze.queue_creation import find_enclosing_ioctls, summarize_mqd_operations, summarize_queue_creation
+from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.service import summarize_service
-from tracecorr.analyze.steady import list_setup_calls
-from tracecorr.analyze.verdicts import Evidence, judge_capture
-from tracecorr.analyze.waits import summarize_waits
-from tracecorr.analyze.words import Answer, answer_questions
+from tracecorr.analyze.report.markdown import render_markdown
+from tracecorr.analyze.report.parts import Answer
+from tracecorr.analyze.report.questions import answer_questions
+from tracecorr.analyze.verdicts import judge_capture
 
 
 def test_queue_creation_on_each_side() -> None:

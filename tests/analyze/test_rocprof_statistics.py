@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.analyze.rocprof import summarize_rocprof
+from tracecorr.analyze.kernels import summarize_rocprof
 from tracecorr.pipeline import correlate, import_files
 
 _TABLES = {"HIP_API": "hip_stats", "HSA_API": "hsa_stats", "MEMORY_COPY": "copy_stats", "KERNEL_DISPATCH": "stats"}

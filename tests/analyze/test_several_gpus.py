@@ -7,11 +7,13 @@ from typing import Any
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
+from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.owners import summarize_gpus, summarize_processes
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.verdicts import Evidence, judge_capture
-from tracecorr.analyze.words import Answer, answer_questions
+from tracecorr.analyze.report.parts import Answer
+from tracecorr.analyze.report.questions import answer_questions
+from tracecorr.analyze.verdicts import judge_capture
 
 
 def _answer(rows: Rows) -> tuple[Answer, ...]:

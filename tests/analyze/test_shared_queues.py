@@ -8,10 +8,11 @@ import polars as pl
 from analyze_tables import Rows, table, tables_of
 from synthetic_run import make_run
 
-from tracecorr.analyze.compare.sides import compare_queues
-from tracecorr.analyze.streams import count_streams_at_once
-from tracecorr.analyze.verdicts import Evidence, judge_capture
-from tracecorr.analyze.words import answer_questions
+from tracecorr.analyze.compare.counts import compare_queues
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.queues import count_streams_at_once
+from tracecorr.analyze.report.questions import answer_questions
+from tracecorr.analyze.verdicts import judge_capture
 
 
 def _use(*lives: tuple[int | None, int | None], queue: int = 0) -> Rows:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tracecorr.analyze.answers import Report
-from tracecorr.analyze.markdown import describe_summary, render_markdown
+from tracecorr.analyze.report.markdown import describe_summary, render_markdown
+from tracecorr.analyze.report.parts import Report
 
 _SUMMARY: dict[str, Any] = {
     "sources": ["amd_log", "ftrace"], "hip_calls": 7, "hip_internal": 0, "ioctls": 3, "drm_jobs": 0, "queues": 2,

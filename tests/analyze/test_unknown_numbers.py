@@ -10,17 +10,17 @@ from analyze_tables import Rows, table, tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Side, compare_captures
-from tracecorr.analyze.compare.latency import read_steady
-from tracecorr.analyze.drm_jobs import summarize_drm_jobs
+from tracecorr.analyze.compare.statistics import read_steady
+from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.frames import describe_ns, total
-from tracecorr.analyze.markdown import render_markdown, render_summary
+from tracecorr.analyze.ioctls import summarize_drm_jobs
+from tracecorr.analyze.latency import trace_paths
 from tracecorr.analyze.memory import summarize_memory
-from tracecorr.analyze.paths import trace_paths
 from tracecorr.analyze.queue_creation import summarize_queue_creation
-from tracecorr.analyze.queues import count_doubled, summarize_queues
+from tracecorr.analyze.queues import count_doubled, summarize_queues, summarize_streams
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.streams import summarize_streams
-from tracecorr.analyze.verdicts import Evidence, judge_capture
+from tracecorr.analyze.report.markdown import render_markdown, render_summary
+from tracecorr.analyze.verdicts import judge_capture
 
 
 def _report(rows: Rows) -> str:

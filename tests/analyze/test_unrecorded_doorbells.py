@@ -9,8 +9,8 @@ import pytest
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
-from tracecorr.analyze.coverage import describe_coverage, list_partial
-from tracecorr.analyze.verdicts import Evidence, judge_capture
+from tracecorr.analyze.evidence import Evidence, describe_coverage, list_partial
+from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.store.coverage import Coverage
 

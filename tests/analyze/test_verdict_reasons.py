@@ -24,9 +24,10 @@ from judging import (
 )
 from synthetic_run import make_run
 
-from tracecorr.analyze.markdown import render_markdown
+from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.verdicts import Evidence, judge_capture
+from tracecorr.analyze.report.markdown import render_markdown
+from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.pipeline import correlate, import_files
 
 

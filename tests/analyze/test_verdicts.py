@@ -24,7 +24,8 @@ from judging import (
 )
 from synthetic_run import make_run
 
-from tracecorr.analyze.verdicts import CLAIMS, Evidence, Thresholds, judge_capture
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.verdicts import CLAIMS, Thresholds, judge_capture
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files

@@ -8,12 +8,12 @@ import pytest
 from analyze_tables import table, tables_of
 from synthetic_run import make_run
 
-from tracecorr.analyze.backlog import summarize_backlog
+from tracecorr.analyze.calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.clocks import summarize_time_errors
-from tracecorr.analyze.copies import summarize_copies
-from tracecorr.analyze.evictions import summarize_evictions
-from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
+from tracecorr.analyze.ioctls import summarize_evictions
+from tracecorr.analyze.memory import summarize_copies
 from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.values import render_value
 from tracecorr.model.kinds import Flag

@@ -11,7 +11,7 @@ import pytest
 from browsing import needs_browser, open_at, press, state_of, wait_for_address, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
-from tracecorr.analyze.steady import list_setup_calls
+from tracecorr.analyze.calls import list_setup_calls
 from tracecorr.app import chain, charts, detail, index
 from tracecorr.app.captures import Pair
 from tracecorr.app.filters import Filters

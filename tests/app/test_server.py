@@ -16,8 +16,8 @@ import pytest
 from browsing import start_server
 from synthetic import SyntheticCapture
 
-from tracecorr.analyze.sections import list_sections
-from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.report.sections import list_sections
 from tracecorr.app import ids, make_app, wire
 from tracecorr.app.captures import CaptureLike
 from tracecorr.app.pages import PAGES

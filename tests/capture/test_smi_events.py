@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 from tracecorr import open_capture
-from tracecorr.analyze.evictions import summarize_evictions
+from tracecorr.analyze.ioctls import summarize_evictions
 from tracecorr.capture import smi_events
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import NO, YES

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from tracecorr.analyze.markdown import render_markdown
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.markdown import render_markdown
 from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.cli import app
 from tracecorr.model.errors import InputError

@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.analyze.markdown import describe_summary
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.markdown import describe_summary
 from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.model.reasons import REASONS
 from tracecorr.pipeline import correlate, import_files

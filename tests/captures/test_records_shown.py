@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import tracecorr
 from tracecorr.pipeline import correlate, import_files
-from tracecorr.read.ftrace.formats import Field, Format
+from tracecorr.read.ftrace.formats import Field, Format, render_record
 from tracecorr.read.ftrace.perf_records import render_sample
-from tracecorr.read.ftrace.shown import render_record
 from tracecorr.store import Capture
 
 _WHERE = ("file", "offset", "length", "end_offset", "end_length")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.experiment.stamps import as_rows
+from tracecorr.analyze.experiment import as_rows
 
 
 def stamps(high_alone: int, together: int, count: int = 100, seed: int = 1) -> pl.DataFrame:

@@ -21,14 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stamp_series import stamps
 
-from tracecorr.analyze.compare.latency import MIN_VALUES
-from tracecorr.analyze.experiment.stamps import STAMPS, as_rows
-from tracecorr.analyze.markdown import render_experiment
+from tracecorr.analyze.compare.statistics import MIN_VALUES
+from tracecorr.analyze.experiment import STAMPS, as_rows
+from tracecorr.analyze.report.markdown import render_experiment
 from tracecorr.cli import main
-from tracecorr.experiment.figures import summarize_load
-from tracecorr.experiment.preempt import Runs
-from tracecorr.experiment.report import summarize_experiment
-from tracecorr.experiment.stamps import read_stamps
+from tracecorr.experiment.preempt import Runs, read_stamps
+from tracecorr.experiment.report import summarize_experiment, summarize_load
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

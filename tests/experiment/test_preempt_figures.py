@@ -9,12 +9,19 @@ import polars as pl
 import pytest
 from stamp_series import stamps
 
-from tracecorr.analyze.experiment.causes import add_causes
-from tracecorr.analyze.experiment.latency import judge_latency
-from tracecorr.analyze.experiment.overlap import describe_apart, list_overlaps
-from tracecorr.analyze.experiment.phases import measure_overhead, summarize_phases, summarize_throughput
-from tracecorr.analyze.experiment.stamps import as_rows
-from tracecorr.analyze.experiment.yields import find_limit, measure_yields, summarize_yields
+from tracecorr.analyze.experiment import (
+    add_causes,
+    as_rows,
+    describe_apart,
+    find_limit,
+    judge_latency,
+    list_overlaps,
+    measure_overhead,
+    measure_yields,
+    summarize_phases,
+    summarize_throughput,
+    summarize_yields,
+)
 
 NOTHING = pl.DataFrame(schema={"role": pl.String, "ratio": pl.Float64})
 judge = partial(judge_latency, kept=1.2)

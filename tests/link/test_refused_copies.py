@@ -13,7 +13,7 @@ import pytest
 from hip_logs import correlate_messages
 from index_logs import records
 
-from tracecorr.analyze.copies import summarize_copies
+from tracecorr.analyze.memory import summarize_copies
 from tracecorr.link.packets.refused_copies import name_refused_copies
 from tracecorr.store import Capture
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.analyze.rocprof import summarize_rocprof
+from tracecorr.analyze.kernels import summarize_rocprof
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

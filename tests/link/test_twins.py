@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecorr.analyze.chain import list_chain
-from tracecorr.analyze.driver_events import summarize_driver_events
+from tracecorr.analyze.ioctls import summarize_driver_events
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.experiment.figures import count_moves
+from tracecorr.experiment.report import count_moves
 from tracecorr.link.calls.twins import nest_calls
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag

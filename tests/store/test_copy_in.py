@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -48,11 +47,11 @@ def test_blocks_are_shared_where_the_file_system_can(tmp_path: Path, monkeypatch
 def test_what_a_disk_does_not_give_is_not_called_damaged_compression(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
 ) -> None:
-    class Broken(BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), size)
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(raw, "open_decompressed", lambda _: Broken())
+    (tmp_path / "plain.log").write_bytes(b"one\n")
+    monkeypatch.setattr(raw.os, "preadv", fail)
     with pytest.raises(InputError, match="Input/output error") as raised:
         read(tmp_path / "plain.log")
     assert "compressed" not in raised.value.next_step

@@ -17,11 +17,11 @@ Row = dict[str, Any]
 STEPS = ("call_event", "command_event", "event", "doorbell_event", "gpu_event")
 _ALL_STEPS = (*STEPS, "announce_event")
 # More rows than this are no chain that anyone can read.
-MAX_ROWS = 500
+_MAX_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Members:
+class _Members:
     """Hold what belongs to the chain of an event.
 
     Args:
@@ -37,7 +37,7 @@ class Members:
     links: list[Row]
 
 
-def find_members(tables: Tables, event: int, max_rows: int = MAX_ROWS) -> Members | None:
+def find_members(tables: Tables, event: int, max_rows: int = _MAX_ROWS) -> _Members | None:
     """Return what belongs to the chain of an event; None when there is no such event.
 
     A packet has its own launch; a HIP call has everything that it caused.
@@ -57,7 +57,7 @@ def find_members(tables: Tables, event: int, max_rows: int = MAX_ROWS) -> Member
         members |= _same_chain(tables, event if root is None else root, max_rows)
     # Only what hangs on the asked event itself may widen the chain, else one signal pulls in everything.
     members |= {e for k in _links(tables, {event}, max_rows) for e in (k["from_event"], k["to_event"])}
-    return Members(root, members, launches, _links(tables, members, max_rows))
+    return _Members(root, members, launches, _links(tables, members, max_rows))
 
 
 def list_chain(tables: Tables, event: int) -> pl.DataFrame:
@@ -69,7 +69,7 @@ def list_chain(tables: Tables, event: int) -> pl.DataFrame:
     """
     found = find_members(tables, event)
     rows = pl.DataFrame(
-        read_events(tables, found.events if found else [])[:MAX_ROWS] or None, schema=tables("events").collect_schema()
+        read_events(tables, found.events if found else [])[:_MAX_ROWS] or None, schema=tables("events").collect_schema()
     )
     text = [pl.col(c).cast(pl.String) for c in ("layer", "name", "evidence", "source", "result")]
     error = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
@@ -81,7 +81,7 @@ def list_chain(tables: Tables, event: int) -> pl.DataFrame:
     )
 
 
-def _incoming(found: Members | None) -> pl.DataFrame:
+def _incoming(found: _Members | None) -> pl.DataFrame:
     """Return, per row of the chain, the link that leads to it."""
     shape = {"event": pl.Int64, "rule": pl.String, "gap_ns": pl.Int64}
     links = [

@@ -8,7 +8,6 @@ from tracecorr.analyze.frames import as_text, collect
 from tracecorr.analyze.values import render_ns
 from tracecorr.clock.steps import UNTIMED
 from tracecorr.model.kinds import Flag
-from tracecorr.read.ftrace.pairing import UPTIME_TICK_NS
 
 # How far the bounds of a piece lie apart where they are widest: where only its sides are told, no farther than both.
 WIDTH_NS = pl.coalesce("width_ns", pl.col("lo_ns") + pl.col("hi_ns"))
@@ -72,7 +71,7 @@ def find_untimed(clock_map: pl.LazyFrame) -> list[str]:
 def find_step_ns(clock_map: pl.LazyFrame) -> int:
     """Return how far a duration in the kernel trace may lie from the truth because its clock moves in large steps."""
     is_coarse = pl.col("source").cast(pl.String) == "ftrace:uptime"
-    return 2 * UPTIME_TICK_NS if collect(clock_map.select(is_coarse.any())).item() else 0
+    return 2 * 10_000_000 if collect(clock_map.select(is_coarse.any())).item() else 0
 
 
 def describe_durations(clock_map: pl.LazyFrame) -> str:

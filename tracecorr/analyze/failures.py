@@ -1,89 +1,62 @@
-"""What went wrong?"""
+"""Messages of the runtime about errors, and calls and ioctls that failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import polars as pl
 
-from tracecorr.analyze.coverage import list_partial
 from tracecorr.analyze.frames import Tables, as_text, collect
-from tracecorr.analyze.values import count_of
-from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.words import Answer
+from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, WORST_LEVELS
 from tracecorr.model.results import is_failed
-from tracecorr.store.recording import describe_exit
-
-_MAX_LINES, _MAX_TEXT = 8, 160
-# The runtime prints it when a process ends, in most runs, and nothing is wrong (ROCclr's rocdevice.cpp).
-_HARMLESS = "unknown_event"
-# ROCm 7.2 prints it at the launch of a graph for which it has made no further streams; one that runs on the stream of
-# its launch needs none.
-_NO_STREAMS = "graph_streams_missing"
 
 
-def explain_failures(evidence: Evidence) -> Iterator[Answer]:
-    """Yield the answer to what went wrong, where something did.
+def summarize_complaints(tables: Tables) -> pl.DataFrame:
+    """Return one row per process and message that the runtime printed as an error or warning, the worst first.
 
-    That is what the capture could not do, the workload's exit status, errors of the runtime, and calls and ioctls that
-    failed.
+    Messages that differ in numbers alone are one: `message` is then the first of them.
+
+    Returns: process, severity (`model.kinds.WORST_LEVELS`), message, times, call (the HIP call around the first one),
+        first_event, first_ns, last_ns, name (of the rows in `events`), variants (how many messages are one).
     """
-    told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
-    failed = summarize_failures(evidence.tables("events"))
-    calls, ioctls = (failed.filter(pl.col("layer") == layer) for layer in ("hip", "ioctl"))
-    status = describe_exit(evidence.info)
-    lines = list(_describe_problems(evidence))
-    lines += [f"the workload ended with status {status}"] if status not in ("", "0") else []
-    needless = _NO_STREAMS if _run_on_one_stream(evidence.tables) else None
-    lines += [_describe_complaint(row, needless) for row in told.head(_MAX_LINES).iter_rows(named=True)]
-    if told.height > _MAX_LINES:
-        lines.append(f"... and {told.height - _MAX_LINES} more messages: section Errors and warnings of the runtime")
-    lines += [
-        f"{row['name']} returned {row['result']} {_times(row['times'])} (first: event {row['first_event']})"
-        for row in calls.head(_MAX_LINES).iter_rows(named=True)
-    ]
-    if calls.height > _MAX_LINES:
-        lines.append(f"... and {calls.height - _MAX_LINES} more: section HIP calls counts the errors of each")
-    if ioctls.height:
-        kinds = ioctls.group_by("result").agg(pl.col("times").sum()).sort("times", "result", descending=[True, False])
-        results = ", ".join(f"{result} {_times(times)}" for result, times in kinds.iter_rows())
-        lines.append(f"{count_of(int(ioctls['times'].sum()), 'ioctl')} failed: {results} (section Ioctls)")
-    if lines:
-        shown = (part["first_event"].head(_MAX_LINES) for part in (told, calls, ioctls))
-        yield Answer("What went wrong?", tuple(lines), tuple(pl.concat(shown).to_list()))
-
-
-def _describe_problems(evidence: Evidence) -> Iterator[str]:
-    """Yield what the recording itself could not do, a capture that was killed first."""
-    problems = [str(text) for text in evidence.info.get("problems") or []]
-    yield from problems[:_MAX_LINES]
-    if len(problems) > _MAX_LINES:
-        yield f"... and {len(problems) - _MAX_LINES} more problems of the capture: tracecorr info"
-    # Where the trace covers less than the log because of it, what is missing there is no finding.
-    if problems:
-        yield from list_partial(evidence)
-
-
-def _run_on_one_stream(tables: Tables) -> bool:
-    """Tell whether the log says that no graph ran on more than one stream (from level 4 on)."""
-    graphs = tables("args").filter(pl.col("key").cast(pl.String) == "max_streams")
-    return bool(collect(graphs.select(pl.col("u64").max()))["u64"].item() == 1)
-
-
-def _describe_complaint(row: dict[str, Any], needless: str | None) -> str:
-    """Return the line of a message; of the one named `needless` with why it tells of nothing wrong."""
-    message = row["message"] if len(row["message"]) <= _MAX_TEXT else f"{row['message'][: _MAX_TEXT - 3]}..."
-    call = f", in {row['call']}" if row["call"] else ""
-    times = f"{row['severity']}, {_times(row['times'])}"
-    if row["variants"] > 1:
-        times += f" in {row['variants']} variants whose numbers differ, the first"
-    why = "; each graph ran on one stream, so no others were needed" if row["name"] == needless else ""
-    return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call}){why}"
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
+    fields = collect(
+        tables("args")
+        .with_columns(as_text("key"))
+        .filter(pl.col("key").is_in([LOG_LEVEL, LOG_MESSAGE]))
+        .group_by("event")
+        .agg(level=pl.col("u64").drop_nulls().first(), message=pl.col("text").drop_nulls().first())
+    )
+    events = tables("events").select("event", "process", "ts_ns", "parent", *as_text("name"))
+    rows = collect(events.join(fields.drop_nulls("level").lazy(), on="event"))
+    calls = collect(
+        tables("events")
+        .filter(pl.col("event").is_in(rows["parent"].drop_nulls().unique().implode()) & (pl.col("layer") == "hip"))
+        .select(parent="event", call=pl.col("name").cast(pl.String))
+    )
+    found = rows.sort("event").join(calls, on="parent", how="left", maintain_order="left")
+    words = pl.col("level").replace_strict(WORST_LEVELS, default=None, return_dtype=pl.String)
+    return (
+        found.group_by("process", "level", "name", maintain_order=True)
+        .agg(
+            pl.col("message", "call").first(),
+            times=pl.len().cast(pl.Int64),
+            variants=pl.col("message").n_unique().cast(pl.Int64),
+            first_event=pl.col("event").first(),
+            first_ns=pl.col("ts_ns").min(),
+            last_ns=pl.col("ts_ns").max(),
+        )
+        .sort("level", "first_event")
+        .select(
+            "process",
+            words.alias("severity"),
+            "message",
+            "times",
+            "call",
+            "first_event",
+            "first_ns",
+            "last_ns",
+            "name",
+            "variants",
+        )
+    )
 
 
 def summarize_failures(events: pl.LazyFrame) -> pl.DataFrame:

@@ -1,8 +1,7 @@
 """Charts of a capture as Plotly figures: for notebooks, the HTML report and the page.
 
 Every chart is of bounded size: long series are reduced to quantiles or slices, never cut off silently. A chart without
-data says why.
-"""
+data says why."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.compare.latency import STAGES, read_steady
-from tracecorr.analyze.compare.rates import measure_rate
+from tracecorr.analyze.calls import summarize_hip_calls
+from tracecorr.analyze.compare.counts import measure_rate
+from tracecorr.analyze.compare.statistics import STAGES, read_steady
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.analyze.hip_calls import summarize_hip_calls
-from tracecorr.analyze.paths import summarize_paths
+from tracecorr.analyze.latency import summarize_paths
 from tracecorr.link.packets.packet_index import measure_depth
 from tracecorr.model.errors import InputError
 from tracecorr.model.sights import is_counted

@@ -1,10 +1,12 @@
-"""Which ioctls reached the driver, how long did they take, and which failed?"""
+"""What the kernel did: ioctls and their causes, driver functions, evictions, jobs of the DRM scheduler."""
 
 from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect, count_failed, describe_ns
+from tracecorr.analyze.frames import as_text, collect, count_failed, describe_ns, spread_ns, total
+from tracecorr.model.kinds import HALF_SEEN
+from tracecorr.model.sights import is_counted
 from tracecorr.read.kfd.ioctls import HANDLER_PREFIX
 
 
@@ -51,3 +53,87 @@ _BY_CALLS = (
     "recorded: sys_enter and sys_exit of the trace, or a probe on kfd_ioctl where they are not traced; names are "
     "derived from the request number"
 )
+
+
+_ELSEWHERE = ("syscall", "ioctl", "doorbell", "hsa", "marker")
+
+
+def summarize_driver_events(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per function or event of the kernel trace, layer by layer, the most frequent first.
+
+    System calls, ioctls, doorbells and probes on libraries are left out: they have sections of their own. So are second
+    sights of a call that another tracer recorded, too.
+
+    Returns: layer, name, rows, total_ns, mean_ns, p95_ns, max_ns (null where none of the rows has a duration).
+    """
+    return collect(
+        events.filter((pl.col("source") == "ftrace") & ~pl.col("layer").is_in(_ELSEWHERE) & is_counted())
+        .select(*as_text("layer", "name"), "dur_ns")
+        .group_by("layer", "name")
+        .agg(pl.len().cast(pl.Int64).alias("rows"), *describe_ns("dur_ns", (95,)))
+        .sort(["layer", "rows", "name"], descending=[False, True, False])
+    )
+
+
+_WHO = ("pid", "comm", "gpu", "name", "trigger")
+
+
+def summarize_evictions(events: pl.LazyFrame, args: pl.LazyFrame, processes: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per process, GPU, kind of SMI event and trigger.
+
+    Args:
+        events, args, processes: the tables of a capture.
+
+    Returns: pid (host; null where the event is of no process), comm, gpu, name, trigger, events, total_ns and
+        longest_ns (null where it has no end by its nature), half_seen (how many whose start or end is not in the
+        recording: their time is not in total_ns), bytes (moved or unmapped), failed, first_ns. Stops of one process on
+        one GPU may overlap: total_ns counts such a time for each of them.
+    """
+    mine = events.filter(pl.col("layer").cast(pl.String) == "smi")
+    triggers = args.filter(pl.col("key").cast(pl.String) == "trigger").select("event", trigger="text")
+    comms = processes.select("process", *as_text("comm"))
+    failed = pl.col("result").is_not_null() & (pl.col("result") != "0")
+    return collect(
+        mine.with_columns(as_text("name", "result"))
+        .join(triggers, on="event", how="left")
+        .join(comms, on="process", how="left")
+        .group_by(_WHO)
+        .agg(
+            pl.len().cast(pl.Int64).alias("events"),
+            total(pl.col("dur_ns")).alias("total_ns"),
+            pl.col("dur_ns").max().alias("longest_ns"),
+            ((pl.col("flags") & HALF_SEEN) != 0).sum().cast(pl.Int64).alias("half_seen"),
+            total(pl.col("size_bytes")).alias("bytes"),
+            failed.sum().cast(pl.Int64).alias("failed"),
+            pl.col("ts_ns").min().alias("first_ns"),
+        )
+        .sort("pid", "gpu", "name", "trigger", nulls_last=True)
+    )
+
+
+def summarize_drm_jobs(jobs: pl.LazyFrame, *, timed: bool = True) -> pl.DataFrame:
+    """Return one row per ring, the one with the most jobs first.
+
+    Args:
+        jobs: the table `drm_jobs`.
+        timed: whether the clock of the trace shows times; where it does not, no duration is known.
+
+    Returns: dev, ring, ring_kind, jobs, queued, run, done (how many of them were seen at each stage), processes (that
+        submitted; null where none of them is known), waited_p50_ns, waited_p95_ns, waited_max_ns (queued to run),
+        ran_p50_ns, ran_p95_ns, ran_max_ns (run to done).
+    """
+    times = {"waited": pl.col("run_ns") - pl.col("queued_ns"), "ran": pl.col("done_ns") - pl.col("run_ns")}
+    times = {name: pl.when(timed).then(took) for name, took in times.items()}
+    return collect(
+        jobs.with_columns(as_text("dev", "ring", "ring_kind"))
+        .group_by("dev", "ring", "ring_kind")
+        .agg(
+            pl.len().cast(pl.Int64).alias("jobs"),
+            *(pl.col(f"{stage}_ns").count().cast(pl.Int64).alias(stage) for stage in ("queued", "run", "done")),
+            pl.when(pl.col("process").count() > 0)
+            .then(pl.col("process").drop_nulls().n_unique().cast(pl.Int64))
+            .alias("processes"),
+            *(told for name, took in times.items() for told in spread_ns(took, name)),
+        )
+        .sort(["jobs", "dev", "ring"], descending=[True, False, False])
+    )

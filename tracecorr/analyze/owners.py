@@ -1,16 +1,79 @@
-"""Which processes used which GPUs: what the numbers `process` and `gpu` of all other answers stand for."""
+"""Nodes, processes and GPUs: what their keys in all other tables stand for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.answers import Section
-from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.calls import is_called
+from tracecorr.analyze.frames import Tables, as_text, collect, percentile
 from tracecorr.analyze.hqd import gpu_id_text
-from tracecorr.analyze.nodes import add_nodes, summarize_nodes
-from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.model.results import is_failed
+
+
+def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return one row per node of a dataset, in its order.
+
+    Args:
+        tables: gives a table by its name.
+        nodes: `nodes` of capture.json: the name, and the first keys of each node.
+
+    Returns: node, events, hip_calls, ioctls, queues, dispatches, call_p50_ns, call_p99_ns (of the HIP calls that
+        dispatch), failed_calls.
+    """
+    layer = pl.col("layer").cast(pl.String)
+    hip = is_called()
+    failed = hip & is_failed(pl.col("result").cast(pl.String))
+    events = collect(
+        tables("events").select("event", is_hip=hip, is_ioctl=layer == "ioctl", failed=failed)
+        .with_columns(node=node_of("event", nodes, "events"))
+        .group_by("node")
+        .agg(events=pl.len(), hip_calls=pl.col("is_hip").sum(), ioctls=pl.col("is_ioctl").sum(),
+             failed_calls=pl.col("failed").sum())
+    )  # fmt: skip
+    took = pl.col("return_ns") - pl.col("call_ns")
+    launches = collect(
+        tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
+        .with_columns(node=node_of("event", nodes, "events"))
+        .group_by("node")
+        .agg(dispatches=pl.len(), call_p50_ns=percentile(took, 50), call_p99_ns=percentile(took, 99))
+    )  # fmt: skip
+    queues = collect(
+        tables("queues").with_columns(node=node_of("queue", nodes, "queues")).group_by("node").agg(queues=pl.len())
+    )
+    rows = pl.DataFrame({"node": [str(n["node"]) for n in nodes]}, schema={"node": pl.String})
+    for part in (events, queues, launches):
+        rows = rows.join(part, on="node", how="left", maintain_order="left")
+    counts = ("events", "hip_calls", "ioctls", "queues", "dispatches", "failed_calls")
+    times = ("call_p50_ns", "call_p99_ns")
+    return rows.select(
+        "node", *(pl.col(c).fill_null(0).cast(pl.Int64) for c in counts[:-1]),
+        *(pl.col(c).round(0).cast(pl.Int64) for c in times), pl.col("failed_calls").fill_null(0).cast(pl.Int64),
+    )  # fmt: skip
+
+
+def add_nodes(rows: pl.DataFrame, key: str, nodes: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame:
+    """Return `rows` with `node` in front, where a dataset has several.
+
+    Args:
+        rows: the rows, each with a key of its table.
+        key: column with the key.
+        nodes: `nodes` of capture.json; empty for a capture.
+        table: the table whose rows the keys are of.
+    """
+    return rows.select(node_of(key, nodes, table).alias("node"), pl.all()) if len(nodes) > 1 else rows
+
+
+def node_of(key: str, nodes: Sequence[Mapping[str, Any]], table: str) -> pl.Expr:
+    """Return the node that a key belongs to: the last one whose keys begin at or before it; null without nodes."""
+    if not nodes:
+        return pl.lit(None, pl.String)
+    names, starts = [str(n["node"]) for n in nodes], [int(n["used"][table]) for n in nodes]
+    place = pl.lit(pl.Series(starts, dtype=pl.Int64)).search_sorted(pl.col(key).cast(pl.Int64), side="right") - 1
+    return pl.lit(pl.Series(names, dtype=pl.String)).gather(place)
+
 
 _KEYS = ["process", "gpu"]
 
@@ -74,38 +137,3 @@ def summarize_gpus(tables: Tables) -> pl.DataFrame:
     )
     texts = as_text("pci", "gfx_target", "partition", "scheduler")
     return rows.select(shown).with_columns(texts).collect().with_columns(gpu_id_text()).sort("gpu")
-
-
-def list_owner_sections(evidence: Evidence) -> Iterator[Section]:
-    """Yield the sections of the report on nodes, processes and GPUs."""
-    tables, nodes = evidence.tables, evidence.info.get("nodes") or []
-    yield from _node_sections(evidence)
-    yield Section(
-        "processes",
-        "Processes",
-        add_nodes(summarize_processes(tables), "process", nodes, "processes"),
-        "`process` is the number that other sections name; `pid` = of the host, `log pid` = as the log prints it, in a "
-        "container another one; `gpus` = those on which its queues are known to be",
-        nothing="no process of HIP or of the driver is known",
-    )
-    yield Section(
-        "gpus",
-        "GPUs",
-        add_nodes(summarize_gpus(tables), "gpu", nodes, "gpus"),
-        "`gpu` is the number that other sections name; `gpu id` in hex, as debugfs prints it, of a topology, a "
-        "CREATE_QUEUE probe or a dump; `processes` and `queues` = those known to be on it",
-        nothing="no source names a GPU (the probe of CREATE_QUEUE, the topology and dumps of the KFD do)",
-    )
-
-
-def _node_sections(evidence: Evidence) -> Iterator[Section]:
-    nodes = evidence.info.get("nodes")
-    if nodes:
-        yield Section(
-            "nodes",
-            "Nodes",
-            summarize_nodes(evidence.tables, nodes),
-            "one row per capture of the dataset; tables without the column `node` are of all nodes together. A "
-            "verdict is FAIL where it is on one node, else UNKNOWN where it is on one, else PASS; a node that has "
-            "nothing of what a claim is about is left out. call = duration of the HIP calls that dispatch a kernel",
-        )

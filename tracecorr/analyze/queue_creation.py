@@ -1,17 +1,166 @@
-"""How was each queue asked for and made, and how long did it take on each side?"""
+"""How each queue was requested and created, and how long it took in the runtime and in the driver."""
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from tracecorr.analyze.ancestors import find_enclosing_ioctls
 from tracecorr.analyze.clocks import find_untimed
-from tracecorr.analyze.creation_ioctls import sum_ioctls_inside
-from tracecorr.analyze.doorbell_pages import find_pages_of_queues, list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.analyze.mqd import summarize_mqd_operations
-from tracecorr.model.kinds import QUEUES_COUNTED
+from tracecorr.link.queues.queue_creation import list_mqd_operations
+from tracecorr.model.kinds import INFERRED, QUEUES_COUNTED
 from tracecorr.model.sights import is_counted
+from tracecorr.read.kfd.fields import decode_mapping
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
+
+
+def find_enclosing_ioctls(events: pl.DataFrame) -> pl.DataFrame:
+    """Return, per row, the nearest ioctl that encloses it.
+
+    Args:
+        events: rows with event, parent and layer (text); a parent that is not among them ends the climb.
+
+    Returns: event, ioctl (an event); rows without one, and ioctls themselves, are left out.
+    """
+    places = events.select("event").with_row_index("place")
+    above = events.select("event", "parent", top=pl.col("layer") == "ioctl").join(
+        places, left_on="parent", right_on="event", how="left", maintain_order="left"
+    )
+    here = np.arange(events.height)
+    top = above["top"].fill_null(False).to_numpy()
+    parents = np.where(top, here, above["place"].cast(pl.Int64).fill_null(-1).to_numpy())
+    parents = np.where(parents < 0, here, parents)
+    # Each round doubles the height climbed; an ioctl and a root point at themselves.
+    for _ in range(64):
+        higher = parents[parents]
+        if np.array_equal(higher, parents):
+            break
+        parents = higher
+    found = top[parents] & (parents != here)
+    names = events["event"].to_numpy()
+    return pl.DataFrame(
+        {"event": names[found], "ioctl": names[parents[found]]}, schema={"event": pl.Int64, "ioctl": pl.Int64}
+    )
+
+
+_CAUSES = {
+    CREATE_QUEUE: "create",
+    UPDATE_QUEUE: "update",
+    SET_CU_MASK: "cu_mask",
+    DESTROY_QUEUE: "destroy",
+}
+
+
+def summarize_mqd_operations(kernel_events: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per MQD operation on a user queue, with what caused it; calls per XCC count once.
+
+    Args:
+        kernel_events: rows of the layers ioctl, kfd and mqd: event, ts_ns, name, layer, parent, flags (texts
+            as strings).
+
+    Returns: event, ts_ns, name, operation, cause (`create`, `update`, `cu_mask`, `destroy`, `restore`, `other`),
+        ioctl (the enclosing ioctl, null for a worker's).
+    """
+    inside = find_enclosing_ioctls(kernel_events).rename({"ioctl": "enclosing_call"})
+    nested = kernel_events.join(inside, on="event", how="left", maintain_order="left")
+    operations = list_mqd_operations(nested).filter(~pl.col("target").is_in(["hiq", "diq"]))
+    names = kernel_events.select(ioctl="event", ioctl_name="name")
+    rows = (
+        operations.rename({"enclosing_call": "ioctl"})
+        .join(kernel_events.select("event", "ts_ns", "name"), on="event", maintain_order="left")
+        .join(names, on="ioctl", how="left", maintain_order="left")
+    )
+    cause = pl.col("ioctl_name").replace_strict(_CAUSES, default=None, return_dtype=pl.String)
+    restored = pl.when(pl.col("operation") == "restore").then(pl.lit("restore"))
+    shaped = rows.with_columns(cause=pl.coalesce(cause, restored, pl.lit("other")))
+    return shaped.select("event", "ts_ns", "name", "operation", "cause", "ioctl")
+
+
+def list_doorbell_pages(tables: Tables) -> pl.DataFrame:
+    """Return one row per doorbell page of a GPU that a process mapped, in the order of time.
+
+    Returns: process, gpu_id, event and ts_ns (of its first mapping), mappings.
+    """
+    failed = pl.col("result").cast(pl.String).str.starts_with("E").fill_null(value=False)
+    mapping, gpu_id = decode_mapping(pl.col("arg"))
+    maps = collect(
+        tables("events")
+        .filter((pl.col("layer") == "syscall") & (pl.col("name") == "mmap") & ~failed)
+        .select("event", "ts_ns", "process", mapping=mapping, gpu_id=gpu_id.cast(pl.UInt32))
+        .filter(pl.col("mapping") == "doorbells")
+    ).sort("ts_ns", "event")
+    return maps.group_by("process", "gpu_id", maintain_order=True).agg(
+        pl.col("event", "ts_ns").first(), mappings=pl.len().cast(pl.Int64)
+    )
+
+
+def _find_pages_of_queues(queues: pl.DataFrame, gpus: pl.DataFrame, pages: pl.DataFrame) -> pl.DataFrame:
+    """Return queue, doorbell_map_event, gpu_unknown: the page of each queue's process and GPU, which its queues share.
+
+    Where a queue's GPU is not known, it is the only page that its process mapped; of several nobody knows which:
+    `gpu_unknown`.
+
+    Args:
+        queues: queue, process, gpu.
+        gpus: the table.
+        pages: as `list_doorbell_pages` returns them.
+    """
+    wanted = queues.select("queue", "process", "gpu").join(
+        gpus.select("gpu", "gpu_id"), on="gpu", how="left", maintain_order="left"
+    )
+    several = pages.group_by("process").agg(several=pl.len() > 1)
+    pairs = wanted.join(pages, on="process", how="inner", suffix="_map").join(several, on="process")
+    same = pl.col("gpu_id") == pl.col("gpu_id_map")
+    unknown = pl.col("gpu_id").is_null() & pl.col("several")
+    found = pairs.filter(same.fill_null(value=True)).sort("ts_ns", "event")
+    return found.unique("queue", keep="first").select(
+        "queue", doorbell_map_event=pl.when(~unknown).then("event"), gpu_unknown=unknown
+    )
+
+
+_COLUMNS = ("thread", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns")
+
+
+def _sum_ioctls_inside(tables: Tables, spans: pl.DataFrame) -> pl.DataFrame:
+    """Return how many ioctls of the same thread surely lie between two lines of the log, and how long they took.
+
+    An ioctl that the errors of the clocks may put outside of both lines is left out, as are those of threads of which
+    it is only inferred that they are the log's. So there may have been more.
+
+    Args:
+        tables: gives a table by its name.
+        spans: start_event, end_event: rows of `events`; spans of one thread do not overlap.
+
+    Returns: end_event, rocr_ioctls, rocr_in_ioctls_ns; only of spans with such ioctls.
+    """
+    guessed = tables("threads").filter(pl.col("evidence").cast(pl.String) == INFERRED).select("thread").collect()
+    known = _add_bounds(tables, spans).join(guessed, on="thread", how="anti")
+    own = pl.col("thread").is_in(known["thread"].unique().implode())
+    ioctls = collect(tables("events").filter((pl.col("layer") == "ioctl") & own).select(_COLUMNS))
+    ioctls = ioctls.select(
+        "thread", "dur_ns", low_ns=pl.col("ts_ns") - pl.col("err_lo_ns").cast(pl.Int64),
+        high_ns=pl.col("ts_ns") + pl.col("dur_ns") + pl.col("err_hi_ns").cast(pl.Int64),
+    ).drop_nulls()  # fmt: skip
+    held = ioctls.sort("low_ns").join_asof(
+        known.sort("from_ns"), left_on="low_ns", right_on="from_ns", by="thread", check_sortedness=False
+    )
+    inside = held.filter(pl.col("high_ns") <= pl.col("to_ns"))
+    return inside.group_by("end_event").agg(
+        pl.len().cast(pl.Int64).alias("rocr_ioctls"), pl.col("dur_ns").sum().alias("rocr_in_ioctls_ns")
+    )
+
+
+def _add_bounds(tables: Tables, spans: pl.DataFrame) -> pl.DataFrame:
+    """Return end_event, thread, from_ns and to_ns of each span: it had surely begun then, and had not ended."""
+    events = pl.concat([spans["start_event"], spans["end_event"]]).drop_nulls().unique().sort()
+    lines = collect(
+        tables("events").filter(pl.col("event").is_in(events.implode()))
+        .select("event", "thread", "ts_ns", pl.col("err_lo_ns", "err_hi_ns").cast(pl.Int64))
+    )  # fmt: skip
+    begun = lines.select(start_event="event", from_ns=pl.col("ts_ns") + pl.col("err_hi_ns"))
+    ended = lines.select("thread", end_event="event", to_ns=pl.col("ts_ns") - pl.col("err_lo_ns"))
+    joined = spans.join(begun, on="start_event").join(ended, on="end_event")
+    return joined.select("end_event", "thread", "from_ns", "to_ns").drop_nulls()
 
 
 def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
@@ -34,7 +183,7 @@ def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
         (_calls(tables, made), ["queue"]),
         (_log_side(tables, made), ["created_line_event"]),
         (_kernel_side(tables, made), ["create_ioctl_event"]),
-        (find_pages_of_queues(made, tables("gpus").collect(), list_doorbell_pages(tables)), ["queue"]),
+        (_find_pages_of_queues(made, tables("gpus").collect(), list_doorbell_pages(tables)), ["queue"]),
     ):
         made = made.join(more, on=keys, how="left", maintain_order="left")
     return made.sort("created_ns", "queue").drop("created_ns")
@@ -61,7 +210,7 @@ def _log_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
     # A start before the last creation is that one's: the own one is not in the log.
     own = pl.col("before_ns").is_null() | (pl.col("start_ns") >= pl.col("before_ns"))
     joined = joined.with_columns(pl.when(own).then(pl.col("start_ns", "start_event")))
-    inside = sum_ioctls_inside(tables, joined.select("start_event", end_event="event"))
+    inside = _sum_ioctls_inside(tables, joined.select("start_event", end_event="event"))
     took = joined.select(created_line_event="event", rocr_ns=pl.col("ts_ns") - pl.col("start_ns"))
     return took.join(inside, left_on="created_line_event", right_on="end_event", how="left")
 

@@ -12,15 +12,13 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.compare.latency import read_steady
+from tracecorr.analyze.calls import name_kinds, summarize_hip_calls
+from tracecorr.analyze.compare.statistics import read_steady
 from tracecorr.analyze.figures import LOG_AXIS
 from tracecorr.analyze.frames import Tables, collect, percentile
-from tracecorr.analyze.graphs import name_kinds
-from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
-from tracecorr.analyze.latency import summarize_latency
-from tracecorr.analyze.paths import summarize_paths
+from tracecorr.analyze.latency import summarize_latency, summarize_paths
 from tracecorr.app.ids import COLOURS
 from tracecorr.link.packets.packet_index import measure_depth
 

@@ -12,14 +12,13 @@ from weakref import WeakKeyDictionary
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare import Side, compare_captures
-from tracecorr.analyze.failures import explain_failures
-from tracecorr.analyze.sections import list_sections
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.report.parts import Answer, Section
+from tracecorr.analyze.report.questions import answer_questions, explain_failures
+from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
 from tracecorr.analyze.verdicts import Verdict, judge_capture
-from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.words import Answer, answer_questions
 from tracecorr.app import charts
 from tracecorr.app.library import Opened
 from tracecorr.model.errors import TracecorrError

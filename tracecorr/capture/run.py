@@ -187,7 +187,7 @@ def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:
 
 def render_summary(shown: Path) -> Iterator[str]:
     """Yield what a capture holds: events, log lines, losses, alignment error, and the next command."""
-    from tracecorr.analyze.coverage import describe_coverage
+    from tracecorr.analyze.evidence import describe_coverage
     from tracecorr.store.coverage import measure_coverage
 
     capture = Capture.open(shown)

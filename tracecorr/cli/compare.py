@@ -40,13 +40,13 @@ def compare_verb(
         raise InputError(f"--confidence {confidence} is out of range", "use a value from 0.5 to below 1")
     refuse_page(html, as_json=as_json, force=force)
     from tracecorr.analyze.compare import Side, compare_captures
-    from tracecorr.analyze.markdown import render_comparison
+    from tracecorr.analyze.report.markdown import render_comparison
 
     captures = [open_capture(name) for name in (first, second)]
     sides = [Side(c.name, c.table, c.info, c.tables_of_nodes()) for c in captures]
     comparison = compare_captures(sides[0], sides[1], confidence)
     if html is not None:
-        from tracecorr.analyze.html import draw_comparison_figures, render_comparison_html
+        from tracecorr.analyze.report.html import draw_comparison_figures, render_comparison_html
 
         figures = draw_comparison_figures(sides[0].tables, sides[1].tables)
         write_page(html, render_comparison_html(comparison, figures))

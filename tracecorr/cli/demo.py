@@ -21,8 +21,8 @@ def demo_verb(
     """Build the tables of the bundled sample, print its summary, and show it in the browser."""
     path = copy_sample(find_sample(), cache_folder())
 
-    from tracecorr.analyze.markdown import render_summary
     from tracecorr.analyze.report import summarize_capture
+    from tracecorr.analyze.report.markdown import render_summary
     from tracecorr.pipeline import correlate
     from tracecorr.store import Capture
 

@@ -46,9 +46,8 @@ def experiment_verb(
     if folder.exists():
         raise InputError(f"{folder} exists", "choose another folder with -o")
 
-    from tracecorr.analyze.markdown import render_experiment
-    from tracecorr.experiment.caller import owned_by_caller
-    from tracecorr.experiment.preempt import PreemptOptions, run_preempt
+    from tracecorr.analyze.report.markdown import render_experiment
+    from tracecorr.experiment.preempt import PreemptOptions, owned_by_caller, run_preempt
     from tracecorr.experiment.report import summarize_experiment
     from tracecorr.store.raw import write_atomically
 

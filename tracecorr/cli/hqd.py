@@ -78,12 +78,11 @@ def hqd_verb(
 
 
 def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    from tracecorr.store.raw import open_decompressed
+    from tracecorr.store.raw import read_chunks
 
     dumps: list[tuple[str, bytes, int | None, int | None]] = []
     for path in files:
-        with open_decompressed(path) as stream:
-            dumps.append((str(path), stream.read(), None, None))
+        dumps.append((str(path), b"".join(read_chunks(path)), None, None))
     rows, sources = _decode(dumps)
     foreign = next((s for s in sources if s["dump"] is None and s["bytes"]), None)
     if foreign:
@@ -150,7 +149,7 @@ def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: 
     import polars as pl
 
     from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
-    from tracecorr.analyze.markdown import render_table
+    from tracecorr.analyze.report.markdown import render_table
 
     queues, counts = list_logical_queues(rows), count_slots(rows)
     lines: list[str] = []

@@ -19,10 +19,9 @@ def info_verb(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a capture contains and where it comes from; --json prints all of capture.json."""
-    from tracecorr.analyze.coverage import list_partial
+    from tracecorr.analyze.evidence import Evidence, list_partial
     from tracecorr.analyze.run_facts import describe_run
     from tracecorr.analyze.values import count_of
-    from tracecorr.analyze.verdicts import Evidence
     from tracecorr.store.kernel_counts import count_read
     from tracecorr.store.recording import describe_state
 

@@ -52,8 +52,8 @@ def report_verb(
 
     The section "Words of this report" explains recorded, derived, inferred, UNKNOWN and UNALIGNED.
     """
-    from tracecorr.analyze.markdown import render_markdown
     from tracecorr.analyze.report import summarize_capture
+    from tracecorr.analyze.report.markdown import render_markdown
     from tracecorr.analyze.verdicts import Thresholds
 
     refuse_idle("--strict", "--check", given=strict, there=check)
@@ -64,7 +64,7 @@ def report_verb(
         capture.name, capture.table, capture.info, limits, verdict or [], capture.tables_of_nodes()
     )
     if html is not None:
-        from tracecorr.analyze.html import draw_report_figures, render_report_html
+        from tracecorr.analyze.report.html import draw_report_figures, render_report_html
 
         write_page(html, render_report_html(report, draw_report_figures(capture.table)))
     elif as_json:

@@ -1,31 +1,207 @@
-"""The experiment `preempt`: does a high priority workload keep its latency beside a low priority one?"""
+"""Run the workloads of a preemption experiment: alone, one after the other, together; on the host or in a container."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import secrets
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
 import polars as pl
 
-from tracecorr.analyze.experiment.phases import measure_overhead
-from tracecorr.analyze.experiment.stamps import APART, STAMPS, TOGETHER, as_rows
-from tracecorr.experiment.caller import make_callers_folder, run_as_caller
-from tracecorr.experiment.container import join_script, name_folder, output_paths, run_in_container, split_outputs
-from tracecorr.experiment.interrupts import hold_interrupts
-from tracecorr.experiment.stamps import Stamp, read_stamp_file
+from tracecorr.analyze.experiment import APART, STAMPS, TOGETHER, as_rows, measure_overhead
+from tracecorr.capture.workload.engines import find_engine
+from tracecorr.capture.workload.invoker import Invoker, find_invoker
 from tracecorr.model.errors import InputError, MachineError, TracecorrError
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
+from tracecorr.store.ownership import give_folder
 from tracecorr.store.raw import write_atomically
 
-Say = Callable[[str], None]
+
+@contextmanager
+def _hold_interrupts(most: int | None = None) -> Iterator[None]:
+    """Hold each Ctrl-C while a command runs that gets it as well; it is obeyed when the command has ended.
+
+    Args:
+        most: how many are held, the next one is obeyed at once; None: all.
+
+    Raises:
+        KeyboardInterrupt: there was one.
+    """
+    if signal.getsignal(signal.SIGINT) != signal.default_int_handler:
+        yield  # Ignored, as under `nohup`, or the caller's own.
+        return
+    seen = 0
+
+    def hold(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if most is not None and seen > most:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if seen:
+        raise KeyboardInterrupt
+
+
+def _run_as_caller(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as the user who called sudo, with that user's environment, but without a log of HIP.
+
+    Raises:
+        MachineError: the caller's environment cannot be read.
+    """
+    caller = find_invoker(os.environ)
+    environment = {name: value for name, value in caller.environment.items() if not name.startswith("AMD_LOG_")}
+    user, group, groups = (caller.uid, caller.gid, caller.groups) if _is_other(caller) else (None, None, None)
+    return subprocess.run(
+        words, env=environment, stderr=subprocess.PIPE, check=False, user=user, group=group, extra_groups=groups
+    )
+
+
+@contextmanager
+def owned_by_caller(folder: Path) -> Iterator[None]:
+    """Give a folder, if it is there, to the user who called sudo, with what is written into it meanwhile.
+
+    Raises:
+        MachineError: the caller's environment cannot be read.
+    """
+    caller = find_invoker(os.environ)
+    try:
+        yield
+    finally:
+        if _is_other(caller) and folder.is_dir():
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                give_folder(descriptor, caller.uid, caller.gid)
+            finally:
+                os.close(descriptor)
+
+
+def _make_callers_folder(folder: Path) -> None:
+    """Make a folder that the user who called sudo can write to.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder.mkdir()
+    caller = find_invoker(os.environ)
+    if _is_other(caller):
+        os.chown(folder, caller.uid, caller.gid, follow_symlinks=False)
+
+
+def _is_other(caller: Invoker) -> bool:
+    return caller.uid != os.geteuid()
+
+
+# tracecorr-stamp START RETURN COMPLETE: CLOCK_MONOTONIC ns before the call, after it, and when its end was noticed.
+# No clock shows more than 18 digits, and more may not fit into a column.
+_LINE = re.compile(rb"^tracecorr-stamp (\d{1,18}) (\d{1,18}) (\d{1,18})\s*$", re.MULTILINE)
+_Stamp = tuple[int, int, int]
+
+
+def read_stamps(text: bytes) -> list[_Stamp]:
+    """Return the stamps in the output of a workload; lines whose times run backwards, or are no times, are left out.
+
+    >>> read_stamps(b"hello\\ntracecorr-stamp 1 2 30\\ntracecorr-stamp 9 8 7\\n")
+    [(1, 2, 30)]
+    """
+    found = [(int(m[1]), int(m[2]), int(m[3])) for m in _LINE.finditer(text)]
+    return [stamp for stamp in found if stamp[0] <= stamp[1] <= stamp[2]]
+
+
+def _read_stamp_file(path: Path) -> list[_Stamp]:
+    """Return the stamps in a file with a workload's output; none when there is no such file."""
+    return read_stamps(path.read_bytes()) if path.is_file() else []
+
+
+_MARK = "tracecorr-output"
+_PART = re.compile(rb"^tracecorr-output (\w+)\n", re.MULTILINE)
+_END_SECONDS = 10
+
+
+def _name_folder() -> str:
+    """Return a path inside a container that nothing else uses: a phase keeps its outputs there."""
+    return f"/tmp/tracecorr-experiment-{secrets.token_hex(8)}"
+
+
+def _join_script(line: str, folder: str, roles: Mapping[str, str]) -> str:
+    """Return a shell script that runs a phase and prints the output of each workload behind its name.
+
+    Args:
+        line: runs the workloads; their outputs go to `roles[role]`.
+        folder: made for the phase, removed at its end.
+        roles: role -> file inside of `folder`.
+    """
+    shown = " ".join(f'echo; echo "{_MARK} {role}"; cat "{path}";' for role, path in roles.items())
+    start = f"mkdir {folder} && echo $$ > {folder}/pid || exit 125"
+    return f'{start}; {line}; s=$?; {shown} rm -r {folder}; exit "$s"'
+
+
+def _output_paths(folder: str, roles: tuple[str, ...]) -> dict[str, str]:
+    """Return the file of each workload's output inside the container."""
+    return {role: f"{folder}/{role}" for role in roles}
+
+
+def _split_outputs(stdout: bytes) -> dict[str, bytes]:
+    """Return the output of each workload from what `_join_script` printed.
+
+    >>> _split_outputs(b"tracecorr-output high\\na\\n\\ntracecorr-output low\\nb\\n")
+    {'high': b'a\\n\\n', 'low': b'b\\n'}
+    """
+    parts = _PART.split(stdout)[1:]
+    return {role.decode(): text for role, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _run_in_container(container: str, script: str, folder: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the script of a phase in a running container, without HIP log.
+
+    Args:
+        container: name or id.
+        script: what `_join_script` gave.
+        folder: of the phase, inside the container.
+
+    Raises:
+        InputError: no engine has the container.
+        MachineError: no engine is installed.
+        KeyboardInterrupt: Ctrl-C, which the workloads got, too.
+    """
+    root, invoker = find_invoker(os.environ, as_root=True), find_invoker(os.environ)
+    engine, _ = find_engine("container", container, root, invoker)
+    try:
+        with _hold_interrupts(most=1):
+            return engine.run("exec", container, "sh", "-c", script)
+    except KeyboardInterrupt:
+        # Ctrl-C ends the engine's client alone: what it started in the container would run on.
+        engine.run("exec", container, "sh", "-c", _end_script(folder))
+        raise
+
+
+def _end_script(folder: str) -> str:
+    """Return a script that gives Ctrl-C to all processes of a phase, and ends those that do not heed it."""
+    lives = "kill -0 -- -$p 2> /dev/null"
+    return (
+        f"p=$(cat {folder}/pid) || exit 0; kill -INT -- -$p; n=0; "
+        f"while {lives} && [ $n -lt {_END_SECONDS} ]; do sleep 1; n=$((n + 1)); done; {lives} && kill -KILL -- -$p; "
+        f"rm -rf {folder}"
+    )
+
+
+_Say = Callable[[str], None]
 _CAPTURED = ("high_alone", "low_alone", "together")
 
 
@@ -68,7 +244,7 @@ class Runs:
     commands: Mapping[str, str]
 
 
-def run_preempt(options: PreemptOptions, say: Say) -> Runs:
+def run_preempt(options: PreemptOptions, say: _Say) -> Runs:
     """Run all phases, uninstrumented rounds first, and keep stamps and captures in the folder.
 
     Raises:
@@ -78,7 +254,7 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
     if options.capture:
         _check_machine(options)
     try:
-        make_callers_folder(options.folder)
+        _make_callers_folder(options.folder)
     except OSError as error:
         raise InputError(f"cannot make {options.folder}: {error.strerror}", "choose another folder with -o") from None
     try:
@@ -88,7 +264,7 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
         raise
 
 
-def _run_rounds(options: PreemptOptions, say: Say) -> Runs:
+def _run_rounds(options: PreemptOptions, say: _Say) -> Runs:
     parts = [pl.DataFrame(schema=STAMPS)]
     for number in range(options.rounds):
         for phase in ("high_alone", "low_alone", "sequential", "together"):
@@ -110,7 +286,7 @@ def _run_rounds(options: PreemptOptions, say: Say) -> Runs:
     return runs
 
 
-def _leave(folder: Path, say: Say) -> None:
+def _leave(folder: Path, say: _Say) -> None:
     """Take away the folder of an experiment that failed before a workload printed anything; else say what it holds."""
     if any(path.stat().st_size for path in folder.rglob("*") if path.is_file()):
         say(f"{folder} holds what the workloads printed until then, but no report: next time name another one with -o")
@@ -152,15 +328,15 @@ def _script(options: PreemptOptions, phase: str, outputs: Mapping[str, str]) -> 
     return f'( {first}; echo $? ) | ( {second}; y=$?; read x; [ $y = 0 ] && exit "${{x:-1}}"; exit $y )'
 
 
-def _run_phase(options: PreemptOptions, phase: str, stem: Path) -> dict[str, list[Stamp]]:
+def _run_phase(options: PreemptOptions, phase: str, stem: Path) -> dict[str, list[_Stamp]]:
     outputs = {role: Path(f"{stem}-{role}.txt") for role in _roles(phase)}
     if options.container is not None:
-        inside = name_folder()
-        done = run_in_container(options.container, _inner_script(options, phase, inside), inside)
+        inside = _name_folder()
+        done = _run_in_container(options.container, _inner_script(options, phase, inside), inside)
         _keep(done.stdout, outputs)
     else:
-        with hold_interrupts(most=1):
-            done = run_as_caller(["sh", "-c", _outer_script(options, phase, outputs)])
+        with _hold_interrupts(most=1):
+            done = _run_as_caller(["sh", "-c", _outer_script(options, phase, outputs)])
     _check(phase, done)
     return _read(phase, outputs)
 
@@ -171,12 +347,12 @@ def _outer_script(options: PreemptOptions, phase: str, outputs: Mapping[str, Pat
 
 def _inner_script(options: PreemptOptions, phase: str, folder: str) -> str:
     """Return the script of a phase inside a container, where the files of the host are not."""
-    paths = output_paths(folder, _roles(phase))
-    return join_script(_script(options, phase, paths), folder, paths)
+    paths = _output_paths(folder, _roles(phase))
+    return _join_script(_script(options, phase, paths), folder, paths)
 
 
 def _keep(stdout: bytes, outputs: Mapping[str, Path]) -> None:
-    found = split_outputs(stdout)
+    found = _split_outputs(stdout)
     for role, path in outputs.items():
         write_atomically(path, found.get(role, b""))
 
@@ -206,13 +382,13 @@ def _find_error(done: subprocess.CompletedProcess[bytes]) -> str:
     return said.rsplit("error: ", 1)[1].splitlines()[0] if "error: " in said else ""
 
 
-def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: Say) -> dict[str, list[Stamp]]:
+def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: _Say) -> dict[str, list[_Stamp]]:
     outputs = {role: options.folder / f"captured-{phase}-{role}.txt" for role in _roles(phase)}
     inside = options.container is not None
-    script = _inner_script(options, phase, name_folder()) if inside else _outer_script(options, phase, outputs)
+    script = _inner_script(options, phase, _name_folder()) if inside else _outer_script(options, phase, outputs)
     # A process of its own: a capture forks, which a process with threads must not. It obeys Ctrl-C by itself, and must
     # come to its end, which takes away what it armed.
-    with hold_interrupts():
+    with _hold_interrupts():
         done = subprocess.run(
             [*_capture_words(options), "-o", str(target), "--", "sh", "-c", script], capture_output=True,
             stdin=subprocess.DEVNULL, check=False,
@@ -235,8 +411,8 @@ def _check(phase: str, done: subprocess.CompletedProcess[bytes]) -> None:
         raise InputError(told, "run its commands by hand first")
 
 
-def _read(phase: str, outputs: Mapping[str, Path]) -> dict[str, list[Stamp]]:
-    found = {role: read_stamp_file(path) for role, path in outputs.items()}
+def _read(phase: str, outputs: Mapping[str, Path]) -> dict[str, list[_Stamp]]:
+    found = {role: _read_stamp_file(path) for role, path in outputs.items()}
     for role, stamps in found.items():
         if not stamps:
             raise InputError(

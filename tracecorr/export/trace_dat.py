@@ -46,7 +46,7 @@ def write_kernel_trace(capture: Capture, out: IO[bytes]) -> list[str]:
             f"{capture.path} holds no pages of a kernel trace: a text cannot become a trace.dat",
             "record with tracecorr capture, or import a folder of trace_pipe_raw pages",
         )
-    traces = [open_page_trace(capture.path, recording)[0] for recording in recordings]
+    traces = [open_page_trace(capture, recording)[0] for recording in recordings]
     names = [_name(recording) for recording in recordings]
     write_trace_dat(out, _description(traces), _buffers(traces, names, trace_clock(capture)))
     return names

@@ -47,7 +47,6 @@ from tracecorr.link.queues.gpus import assign_gpus, list_gpus
 from tracecorr.link.queues.hqds import attach_queues, find_gpus_of_sights, link_hqds
 from tracecorr.link.queues.intercepted_queues import explain_stores
 from tracecorr.link.threads.thread_creation import find_creators
-from tracecorr.link.threads.thread_evidence import limit_by_pid, limit_by_thread
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
 
@@ -211,7 +210,7 @@ def _link_driver_calls(
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
     mappings = kfd_calls.list_mappings(events, devices)
-    inside = limit_by_thread(nesting.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
+    inside = nesting.link_syscalls(events, lines)
     args = _add_driver_args(args, events, devices, mappings)
     return adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
 
@@ -245,7 +244,6 @@ def _find_owners(
     events = queue_addresses.tell_rings(forget_rings(events, addressed), args)
     rings = created_rings.find_rings(events, args, stream_table, losses, unseen, trace_aligned)
     queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, unseen, rings)
-    queue_table = _limit_creations(queue_table, events, identities)
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     kernel_table, kernel_ids = list_kernels(events)
@@ -256,13 +254,6 @@ def _find_owners(
     events = attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
     events = spread_queues(events, queue_creation.find_queues_of_calls(queue_table, events, args))
     return events, _Owners(stream_table, queue_table, gpu_table, kernel_table, hqd)
-
-
-def _limit_creations(queue_table: pl.DataFrame, events: pl.DataFrame, identities: Identities) -> pl.DataFrame:
-    """Return the queues with what joins their Created lines to ring and ioctl no surer than thread and process."""
-    for column in ("create_evidence", "ring_evidence"):
-        queue_table = limit_by_thread(queue_table, "created_line_event", column, events, identities.threads)
-    return limit_by_pid(queue_table, "create_evidence", identities.processes, identities.threads)
 
 
 def _tell_driver_facts(

@@ -357,7 +357,7 @@ FILES = Table(
         (
             "checksum",
             pl.String,
-            "checksum of the decompressed bytes: its kind (`xxh128`; `sha256` in older captures) and value",
+            "checksum of the decompressed bytes (4096 zeros of a large hole): `xxh128` (older: `sha256`) and value",
         ),
     ),
 )

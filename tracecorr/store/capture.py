@@ -21,7 +21,7 @@ from tracecorr.store.columns import FrameWriter
 from tracecorr.store.damage import describe_damage
 from tracecorr.store.memory import kept_memory
 from tracecorr.store.ownership import replace_folder
-from tracecorr.store.raw import read_at, read_chunks, write_atomically
+from tracecorr.store.raw import read_at, read_chunks, read_file, write_atomically
 
 if TYPE_CHECKING:
     from tracecorr.read.ftrace.formats import Format
@@ -63,7 +63,7 @@ class Capture:
                 reads, or its description is damaged.
         """
         try:
-            info = json.loads((path / "capture.json").read_text())
+            info = json.loads(read_file(path / "capture.json"))
             version = info["format"]
         except PermissionError as error:
             raise CaptureError(
@@ -149,8 +149,8 @@ class Capture:
         Raises:
             OSError, InputError: the formats cannot be read.
         """
+        from tracecorr.read.ftrace.formats import render_record
         from tracecorr.read.ftrace.perf_records import render_sample
-        from tracecorr.read.ftrace.shown import render_record
 
         if file not in self._formats:
             self._formats[file] = self._read_formats(file)
@@ -180,15 +180,24 @@ class Capture:
             return None
         return _count_lines(path, offset) + 1
 
-    def _files(self) -> dict[int, str]:
-        return {int(entry["file"]): str(entry["path"]) for entry in self.info["files"]}
-
     def _raw_path(self, file: int) -> Path:
-        homes = {int(entry["file"]): Path(entry.get("capture", self.path)) for entry in self.info["files"]}
-        home = homes[file].resolve()
-        path = (home / self._files()[file]).resolve()
+        return self.raw_path({int(entry["file"]): entry for entry in self.info["files"]}[file])
+
+    def raw_path(self, entry: Mapping[str, Any]) -> Path:
+        """Return where a raw file is.
+
+        Args:
+            entry: one of `files` of capture.json.
+
+        Raises:
+            CaptureError: it is not inside the raw folder, or that is a link.
+        """
+        home = Path(entry.get("capture", self.path)).resolve()
+        path = (home / str(entry["path"])).resolve()
         if not path.is_relative_to(home / "raw"):  # `raw` itself is no link either
-            raise CaptureError(f"file {file} of {self.path} lies outside its raw folder", "import the files again")
+            raise CaptureError(
+                f"file {entry['file']} of {self.path} lies outside its raw folder", "import the files again"
+            )
         return path
 
     def _scan(self, path: Path, name: str) -> pl.LazyFrame:

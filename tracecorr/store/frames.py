@@ -3,7 +3,9 @@
 The file is a row of zstd frames, each of at most `FRAME_BYTES` decompressed, and at its end a skippable frame with
 the sizes of all (zstd 1.5, contrib/seekable_format). Every zstd tool reads it. A file whose writer was killed has no
 such table and perhaps a torn frame at its end: then the frames are found by walking over their block headers
-(RFC 8878, section 3.1.1). A skippable frame of `MARK` tells where the file that was followed began anew.
+(RFC 8878, section 3.1.1). A skippable frame of `MARK` tells where the file that was followed began again. One of `HOLE`
+stands for the zeros of a hole of a sparse file, so that a hole of a terabyte costs 16 bytes: offsets behind it are
+those of the file; other zstd tools leave out its zeros.
 """
 
 from __future__ import annotations
@@ -21,20 +23,21 @@ from pathlib import Path
 
 import zstandard
 
+from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError, explain_unread
-from tracecorr.store.space import reserve_space
+from tracecorr.store.space import find_hole, open_regular, reserve_space
 
 SUFFIX = ".zst"
 MAGIC = b"\x28\xb5\x2f\xfd"
 FRAME_BYTES = 4 << 20
-# Of a skippable frame of our own.
-MARK = 0x184D2A51
+# Of skippable frames of our own: 8 bytes follow, a place or a length.
+MARK, HOLE = 0x184D2A51, 0x184D2A52
 # Level 1 is as small as level 3 on HIP logs at four fifths of its time, and four times faster than level 5.
 _LEVEL = 1
 # Magic numbers and headers of frames and blocks (RFC 8878), and of the table of the seekable format (zstd, contrib).
 _SKIPPABLE, _SKIPPABLE_MASK, _TABLE = 0x184D2A50, 0xFFFFFFF0, 0x184D2A5E
 _SEEKABLE = 0x8F92EAB1
-_HEADER, _ENTRY, _FOOTER, _OFFSET = (
+_HEADER, _ENTRY, _FOOTER, _PLACE = (
     struct.Struct("<II"),
     struct.Struct("<II"),
     struct.Struct("<IBI"),
@@ -42,14 +45,19 @@ _HEADER, _ENTRY, _FOOTER, _OFFSET = (
 )
 _HAS_CHECKSUMS, _CHECKSUM_BYTES = 0x80, 4
 _LARGEST_HEADER, _BLOCK_HEADER = 18, 3
+_LARGEST_FILE = 1 << 60
 _RLE = 1
 
 
 @dataclass
 class FrameTable:
-    """Sizes of the frames of a file, compressed and decompressed, and where its source began anew."""
+    """Sizes of the frames of a file, compressed and decompressed, which of them are holes, and where its source began.
+
+    A hole has the size of its zeros here; in the stored table, of 32 bits, it has 0.
+    """
 
     sizes: list[tuple[int, int]] = field(default_factory=list)
+    holes: set[int] = field(default_factory=set)
     begins: int = 0
 
     @property
@@ -89,6 +97,7 @@ class FrameWriter:
         table = _walk(descriptor, os.fstat(descriptor).st_size)
         while table.sizes and not _is_whole(descriptor, table):
             table.sizes.pop()
+            table.holes.discard(len(table.sizes))
         os.ftruncate(descriptor, table.stored)
         return cls(descriptor, table)
 
@@ -101,9 +110,47 @@ class FrameWriter:
         self._write(self._compressor.compress(data), len(data))
         self.size += len(data)
 
+    def append_hole(self, size: int) -> None:
+        """Note that the next `size` bytes are zeros that are not stored.
+
+        Raises:
+            OSError: the disk is full; the file is as it was before.
+        """
+        self._write(_HEADER.pack(HOLE, _PLACE.size) + _PLACE.pack(size), size)
+        self.table.holes.add(len(self.table.sizes) - 1)
+        self.size += size
+
+    def append_from(self, source: int, offset: int, end: int, checksum: Checksum | None = None) -> int:
+        """Write the next frame, or the next hole, of a file; return where in the file it ends.
+
+        A frame of a longer rest ends with a line end, so that it can be read without its neighbour.
+
+        Args:
+            source: descriptor of a regular file, which may be sparse and may still grow.
+            offset: where to go on in it.
+            end: how far it may be read.
+            checksum: gets what is stored; of a hole nothing.
+
+        Raises:
+            OSError: the file cannot be read, or the disk is full; what was written before stays whole.
+        """
+        hole, data_at = find_hole(source, offset)
+        if hole == offset < end:
+            self.append_hole(min(data_at, end) - offset)
+            return min(data_at, end)
+        stop = min(end, hole)
+        data = os.pread(source, min(FRAME_BYTES, stop - offset), offset)
+        if stop - offset >= FRAME_BYTES:
+            data = data[: data.rfind(b"\n") + 1] or data
+        if data:
+            self.append(data)
+            if checksum:
+                checksum.update(data)
+        return offset + len(data)
+
     def mark_begin(self) -> None:
-        """Note that the file which is followed begins anew here."""
-        self._write(_HEADER.pack(MARK, _OFFSET.size) + _OFFSET.pack(self.size), 0)
+        """Note that the file which is followed begins again here."""
+        self._write(_HEADER.pack(MARK, _PLACE.size) + _PLACE.pack(self.size), 0)
         self.table.begins = self.size
 
     def reserve(self, size: int) -> bool:
@@ -120,7 +167,11 @@ class FrameWriter:
 
     def finish(self) -> None:
         """Write the table and close the file."""
-        entries = b"".join(_ENTRY.pack(*sizes) for sizes in self.table.sizes)
+        sizes = (
+            (stored, 0 if number in self.table.holes else size)
+            for number, (stored, size) in enumerate(self.table.sizes)
+        )
+        entries = b"".join(_ENTRY.pack(*each) for each in sizes)
         footer = _FOOTER.pack(len(self.table.sizes), 0, _SEEKABLE)
         count, end = len(self.table.sizes), self._end
         self._write(_HEADER.pack(_TABLE, len(entries) + len(footer)) + entries + footer, 0)
@@ -159,9 +210,10 @@ class FrameReader:
     def __init__(self, path: Path, *, growing: bool = False) -> None:
         self._path = path
         with self._open() as descriptor:
-            self._table = read_table(descriptor) or (FrameTable() if growing else None)
-        if self._table is None:
+            table = read_table(descriptor) or (FrameTable() if growing else None)
+        if table is None:
             raise self._damage("it holds something else than zstd frames with known sizes")
+        self._table = table
         self._stored = [0, *accumulate(stored for stored, _ in self._table.sizes)]
         self._offsets = [0, *accumulate(size for _, size in self._table.sizes)]
         self._frame = lru_cache(maxsize=4)(self._decompress)
@@ -172,9 +224,13 @@ class FrameReader:
         return self._offsets[-1]
 
     @property
+    def has_holes(self) -> bool:
+        """Tell whether zeros of holes are left out."""
+        return bool(self._table.holes)
+
+    @property
     def begins(self) -> int:
-        """Return the offset from which on the file that was followed begins anew."""
-        assert self._table is not None
+        """Return the offset from which on the file that was followed begins again."""
         return self._table.begins
 
     def read(self, offset: int, length: int) -> bytes:
@@ -187,19 +243,23 @@ class FrameReader:
         pieces = []
         number = max(bisect_right(self._offsets, offset) - 1, 0)
         while number < len(self._offsets) - 1 and self._offsets[number] < end:
+            first, last = max(offset, self._offsets[number]), min(end, self._offsets[number + 1])
             start = self._offsets[number]
-            pieces.append(self._frame(number)[max(offset - start, 0) : end - start])
+            is_hole = number in self._table.holes
+            pieces.append(bytes(last - first) if is_hole else self._frame(number)[first - start : last - start])
             number += 1
         return b"".join(pieces)
 
-    def read_all(self) -> Iterator[bytes]:
-        """Yield the decompressed frames one after the other.
+    def read_all(self) -> Iterator[bytes | int]:
+        """Yield the decompressed frames one after the other; of a hole its size.
 
         Raises:
             InputError: the file is damaged.
         """
-        for number, (_, size) in enumerate(self._table.sizes if self._table else ()):
-            if size:
+        for number, (_, size) in enumerate(self._table.sizes):
+            if number in self._table.holes:
+                yield size
+            elif size:
                 yield self._decompress(number)
 
     def _decompress(self, number: int) -> bytes:
@@ -220,7 +280,7 @@ class FrameReader:
     @contextmanager
     def _open(self) -> Iterator[int]:
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(self._path)
         except OSError as error:
             raise explain_unread(self._path, error) from error
         try:
@@ -230,6 +290,18 @@ class FrameReader:
 
     def _damage(self, why: str) -> InputError:
         return InputError(f"cannot decompress {self._path}: {why}", "the zstd data is damaged; copy the file again")
+
+
+def begins_frames(head: bytes) -> bool:
+    """Tell whether the first four bytes of a file are those of zstd: of a frame, or of a skippable one of our own."""
+    return head == MAGIC or int.from_bytes(head, "little") in (MARK, HOLE, _TABLE)
+
+
+def is_seekable(descriptor: int) -> bool:
+    """Tell whether a file of zstd is one of small frames with known sizes from end to end, as this tool writes them."""
+    size = os.fstat(descriptor).st_size
+    table = _read_stored_table(descriptor, size)
+    return table is not None or (size > 0 and _walk(descriptor, size).stored == size)
 
 
 def read_table(descriptor: int) -> FrameTable | None:
@@ -256,7 +328,34 @@ def _read_stored_table(descriptor: int, size: int) -> FrameTable | None:
     sizes = [_ENTRY.unpack_from(data, _HEADER.size + number * entry) for number in range(count)]
     table = FrameTable(sizes)
     fits = _HEADER.unpack_from(data) == (_TABLE, length - _HEADER.size) and table.stored + length == size
-    return table if fits and all(large <= 2 * FRAME_BYTES for _, large in sizes) else None
+    if not fits or any(large > 2 * FRAME_BYTES for _, large in sizes):
+        return None
+    _read_own_frames(descriptor, table)
+    return table
+
+
+def _read_own_frames(descriptor: int, table: FrameTable) -> None:
+    """Complete a stored table by what our own skippable frames say."""
+    at = 0
+    for number, (stored, size) in enumerate(table.sizes):
+        if not size and stored == _HEADER.size + _PLACE.size:
+            _read_own_frame(os.pread(descriptor, stored, at), number, stored, table)
+        at += stored
+
+
+def _read_own_frame(frame: bytes, number: int, stored: int, table: FrameTable) -> int:
+    """Note in the table what a skippable frame says; return the decompressed bytes that it stands for."""
+    if len(frame) < _HEADER.size + _PLACE.size or _HEADER.unpack_from(frame)[1] != _PLACE.size:
+        return 0
+    magic, place = _HEADER.unpack_from(frame)[0], int(_PLACE.unpack_from(frame, _HEADER.size)[0])
+    if magic == MARK:
+        table.begins = place
+    if magic != HOLE or place > _LARGEST_FILE:
+        return 0
+    table.holes.add(number)
+    if number < len(table.sizes):
+        table.sizes[number] = (stored, place)
+    return place
 
 
 def _walk(descriptor: int, size: int) -> FrameTable:
@@ -266,11 +365,10 @@ def _walk(descriptor: int, size: int) -> FrameTable:
         head = os.pread(descriptor, _LARGEST_HEADER, at)
         if len(head) >= _HEADER.size and _HEADER.unpack_from(head)[0] & _SKIPPABLE_MASK == _SKIPPABLE:
             magic, length = _HEADER.unpack_from(head)
-            end, content = at + _HEADER.size + length, 0
+            end = at + _HEADER.size + length
             if magic == _TABLE or end > size:
                 break
-            if magic == MARK and length == _OFFSET.size and len(head) >= _HEADER.size + length:
-                table.begins = int(_OFFSET.unpack_from(head, _HEADER.size)[0])
+            content = _read_own_frame(head, len(table.sizes), end - at, table)
         else:
             found = _find_frame_end(descriptor, at, head, size)
             if found is None:
@@ -305,9 +403,9 @@ def _find_frame_end(descriptor: int, at: int, head: bytes, size: int) -> tuple[i
 def _is_whole(descriptor: int, table: FrameTable) -> bool:
     """Tell whether the last frame can be decompressed; a crash of the machine may leave zeros in it."""
     stored, size = table.sizes[-1]
-    frame = os.pread(descriptor, stored, table.stored - stored)
-    if not size:
+    if not size or len(table.sizes) - 1 in table.holes:
         return True
+    frame = os.pread(descriptor, stored, table.stored - stored)
     try:
         return len(zstandard.ZstdDecompressor().decompress(frame, max_output_size=size)) == size
     except zstandard.ZstdError:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import quote_path
 from tracecorr.read.amdlog.blocks import LogBytes
 from tracecorr.store import frames
 from tracecorr.store.log_ends import LogEnds, read_ends
 from tracecorr.store.log_order import Border, follows, group_by_threads, judge_border, meet
 from tracecorr.store.log_ranges import open_bytes
-from tracecorr.store.raw import CHUNK_BYTES, read_chunks, store_decompressed
+from tracecorr.store.raw import CHUNK_BYTES, read_chunks, store_pieces
 
 # Lines of the beginning of a log that are looked for in another one.
 _SAMPLES = 3
@@ -79,7 +80,7 @@ def join_pieces(pieces: list[Piece]) -> Path:
     paths = [piece.log.path for piece in pieces]
     compress = any(path.suffix == frames.SUFFIX for path in paths)
     whole = paths[0].with_name(paths[0].name.removesuffix(frames.SUFFIX))
-    stored = store_decompressed(_read_pieces(pieces), whole.with_name(f".{whole.name}"), compress=compress)
+    stored = store_pieces(_read_pieces(pieces), whole.with_name(f".{whole.name}"), Checksum(), compress=compress)
     for path in paths:
         path.unlink()
     return stored.rename(stored.with_name(stored.name.removeprefix(".")))

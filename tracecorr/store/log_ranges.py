@@ -7,6 +7,7 @@ exactly those of one pass: see `parse.amdlog.ranges`.
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from typing import Any, Protocol
 from tracecorr.read.amdlog.blocks import LogBytes, find_borders
 from tracecorr.read.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
 from tracecorr.read.amdlog.reader import HEAD_BYTES, Reader, State
-from tracecorr.store import frames
 from tracecorr.store.frames import FrameReader
 from tracecorr.store.parts import StoredPart, write_part
-from tracecorr.store.raw import find_compression
+from tracecorr.store.raw import find_compression, has_holes
+from tracecorr.store.space import open_regular
 
 # So many decompressed bytes are searched at once; where a block ends, a line end is near.
 _WINDOW = 64 << 10
@@ -166,7 +167,7 @@ def read_again(log: LogFile, ranges: list[LogRange], known: int, first: int, alo
 
 
 def _is_open_anywhere(path: Path) -> bool:
-    return path.is_file() and (path.suffix == frames.SUFFIX or find_compression(path) is None)
+    return path.is_file() and not has_holes(path) and find_compression(path) in (None, "frames")
 
 
 class _FrameBytes:
@@ -203,9 +204,9 @@ class _FrameBytes:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[LogBytes]:
     """Open a log, plain or in frames, for its decompressed bytes at any place."""
-    if path.suffix == frames.SUFFIX:
+    if find_compression(path) == "frames":
         yield _FrameBytes(FrameReader(path))
         return
-    with path.open("rb") as stream:
+    with os.fdopen(open_regular(path), "rb") as stream:
         # Closed when nothing refers to it any more: views of it may outlive this block.
         yield mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)

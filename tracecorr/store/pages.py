@@ -39,19 +39,19 @@ def trace_clock(capture: Capture) -> str:
 
 
 def open_page_trace(
-    root: Path, entries: Sequence[Mapping[str, Any]], follow: Callable[[Iterator[bytes]], Iterator[bytes]] = iter
+    capture: Capture, entries: Sequence[Mapping[str, Any]], follow: Callable[[Iterator[bytes]], Iterator[bytes]] = iter
 ) -> tuple[PageTrace, dict[int, int]]:
     """Return a recording of pages (or of perf records), and the file key of each of its CPUs.
 
     Args:
-        root: the capture folder.
+        capture: the capture.
         entries: entries of capture.json, all of one recording: its pages and their descriptions.
         follow: what the chunks of all files go through while they are read.
 
     Raises:
         InputError: a description cannot be read, or the name of a file of pages tells no CPU.
     """
-    texts = {str(e["path"]): _read_text(root / e["path"]) for e in entries if e["form"] == "description"}
+    texts = {str(e["path"]): _read_text(capture.raw_path(e)) for e in entries if e["form"] == "description"}
     named = {PurePosixPath(path).name: text for path, text in texts.items()}
     files = {}
     for entry in entries:
@@ -59,12 +59,10 @@ def open_page_trace(
             continue
         cpu = _CPU_FILE.search(str(entry["path"]))
         if not cpu:
-            raise InputError(
-                f"{root / entry['path']} does not name the CPU of its pages", "its name must end with cpuN.bin"
-            )
+            raise InputError(f"{entry['path']} does not name the CPU of its pages", "its name must end with cpuN.bin")
         files[int(cpu[1])] = entry
     trace = PageTrace(
-        pages={cpu: follow(read_chunks(root / entry["path"], _CHUNK_BYTES)) for cpu, entry in files.items()},
+        pages={cpu: follow(read_chunks(capture.raw_path(entry), _CHUNK_BYTES)) for cpu, entry in files.items()},
         formats=dict(_formats(texts)),
         header_page=named.get("header_page", ""),
         header_event=named.get("header_event", ""),

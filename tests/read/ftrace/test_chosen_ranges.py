@@ -6,7 +6,7 @@ import polars as pl
 from ftrace_cases import Whole, whole
 
 from tracecorr.read.ftrace import read_ftrace_text
-from tracecorr.read.ftrace.chosen_ranges import keep_ranges
+from tracecorr.read.ftrace.markers import keep_ranges
 from tracecorr.store.recording import chosen_ranges
 
 _LINES = [

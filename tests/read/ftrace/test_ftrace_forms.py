@@ -15,14 +15,8 @@ from ftrace_cases import Whole, page_folder, read_text, whole
 from tracecorr.read.ftrace import looks_like_ftrace_text, read_ftrace_pages
 
 FORMS = Path(__file__).parent / "forms"
-# What a form leaves out: the process, 8 characters of the name, the time since boot.
-_LACKS = {
-    "no_tgid": {"pid"},
-    "latency-format": {"pid", "comm", "stamp_ns", "end_stamp_ns"},
-    "latency_verbose": {"pid"},
-    # Pointers to text are printed with another address, and the kernel has no such form of its markers.
-    "fields": {"arg", "layer", "name"},
-}
+# What a form leaves out: the process.
+_MISSING = {"no_tgid": {"pid"}}
 _COLUMNS = ["layer", "name", "tid", "pid", "comm", "cpu", "result", "arg", "fd", "cmd", "size_bytes", "depth", "flags"]
 
 
@@ -48,24 +42,14 @@ def test_every_form_tells_what_the_pages_tell(path: Path) -> None:
     text, pages = read_text(data), _pages(path.parent)
     assert text.ledger["outcome"].unique().to_list() == ["used"] and text.ledger["bytes"].sum() == len(data)
     assert pages.ledger["outcome"].unique().to_list() == ["used"]
-    if path.stem in ("raw", "hex"):
-        _same_records(text, pages)
-        return
     one, two = _ordered(text, "tid", "offset"), _ordered(pages, "tid", "stamp_ns")
-    lacks = _LACKS.get(path.stem, set())
+    missing = _MISSING.get(path.stem, set())
     for column in _COLUMNS:
-        if column not in lacks:
+        if column not in missing:
             assert one[column].equals(two[column], null_equal=True), column
     for column in ("stamp_ns", "end_stamp_ns"):
-        assert column in lacks or (one[column] - two[column]).abs().max() <= 500
-    if path.stem != "fields":
-        assert _args(text, one) == _args(pages, two)
-
-
-def _same_records(text: Whole, pages: Whole) -> None:
-    """The options raw and hex print times to the nanosecond, but neither names nor fields of system calls."""
-    ends = pages.events.select(pl.col("end_stamp_ns").drop_nulls()).to_series()
-    assert sorted(text.events["stamp_ns"]) == sorted([*pages.events["stamp_ns"], *ends])
+        assert (one[column] - two[column]).abs().max() <= 500
+    assert _args(text, one) == _args(pages, two)
 
 
 def test_table_of_a_recording() -> None:

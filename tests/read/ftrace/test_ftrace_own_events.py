@@ -10,9 +10,7 @@ from ftrace_cases import Whole, read_text, whole
 
 from tracecorr.model.kinds import Flag
 from tracecorr.read.ftrace import PageTrace, read_ftrace_pages
-from tracecorr.read.ftrace.bprint import format_binary
-from tracecorr.read.ftrace.formats import probed_functions
-from tracecorr.read.ftrace.symbols import Symbols, parse_printk_formats
+from tracecorr.read.ftrace.formats import Symbols, probed_functions
 
 _HEAD = "name: {}\nID: {}\nformat:\n"
 
@@ -26,9 +24,6 @@ def _format(name: str, number: int, *fields: tuple[str, int, int]) -> str:
 FORMATS = {
     "ftrace/function": _format("function", 1, ("unsigned long ip", 8, 8), ("unsigned long parent_ip", 16, 8)),
     "ftrace/print": _format("print", 5, ("unsigned long ip", 8, 8), ("char buf[]", 16, 0)),
-    "ftrace/bprint": _format(
-        "bprint", 6, ("unsigned long ip", 8, 8), ("const char * fmt", 16, 8), ("u32 buf[]", 24, 0)
-    ),
     "ftrace/funcgraph_exit": _format(
         "funcgraph_exit", 10, ("unsigned long func", 8, 8), ("unsigned int depth", 16, 4),
         ("unsigned int overrun", 20, 4), ("unsigned long long calltime", 24, 8), ("unsigned long long rettime", 32, 8),
@@ -37,14 +32,12 @@ FORMATS = {
         "funcgraph_entry", 11, ("unsigned long func", 8, 8), ("unsigned int depth", 16, 4),
         ("unsigned long args[]", 24, 0),
     ),
-    "ftrace/bputs": _format("bputs", 15, ("unsigned long ip", 8, 8), ("const char * str", 16, 8)),
 }  # fmt: skip
 IOCTL, CREATE, MARK = 0xFFFFFFFFC0A00010, 0xFFFFFFFFC0A01000, 0xFFFFFFFF81200000
 KALLSYMS = (
     "ffffffff81200000 t tracing_mark_write\nffffffffc0a00010 t kfd_ioctl\t[amdgpu]\n"
     "ffffffffc0a01000 T pqm_create_queue\t[amdgpu]\nffffffffc0a01004 d some_data\t[amdgpu]\n"
 )
-PRINTK = '0xffffffffc0b00000 : "[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=%d queue_id=%u doorbell_offset=0x%llx\\n"\n'
 
 
 def _page(*records: tuple[int, bytes], tid: int = 7, start_ns: int = 5000) -> bytes:
@@ -63,7 +56,7 @@ def _trace(
     *records: tuple[int, bytes], kallsyms: str = KALLSYMS, formats: dict[str, str] = FORMATS, tid: int = 7
 ) -> Whole:
     """Read one page with records of (event id, fields), 100 ns apart, of one thread."""
-    trace = PageTrace({0: _page(*records, tid=tid)}, formats, cmdlines="7 k\n", kallsyms=kallsyms, printk=PRINTK)
+    trace = PageTrace({0: _page(*records, tid=tid)}, formats, cmdlines="7 k\n", kallsyms=kallsyms)
     return whole(read_ftrace_pages(trace, {0: 1}, "mono"))
 
 
@@ -135,19 +128,19 @@ def test_a_call_of_function_graph_without_its_end_is_half_seen() -> None:
 
 
 def test_a_text_of_a_driver_and_a_marker() -> None:
-    values = struct.pack("<iIQ", 4711, 3, 0x1008)
+    text = b"[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=4711 queue_id=3 doorbell_offset=0x1008\n\0"
     trace = _trace(
-        (6, struct.pack("<QQ", CREATE + 40, 0xFFFFFFFFC0B00000) + values),
+        (5, struct.pack("<Q", CREATE + 40) + text),
         (5, struct.pack("<Q", MARK + 60) + b"clock_sync id=1 mono=77\n\0"),
         (5, struct.pack("<Q", IOCTL + 99) + b"KFD_MQD_DESTROY: qid=3\n\0"),
-        (15, struct.pack("<QQ", IOCTL, 0x1234)),
+        (5, struct.pack("<Q", IOCTL) + b"some text\n\0"),
     )
     assert trace.events.select("layer", "name").rows() == [
         ("kfd", "CREATE_QUEUE_SUCCESS"), ("marker", "clock_sync"), ("mqd", "KFD_MQD_DESTROY"), ("other", "kfd_ioctl"),
     ]  # fmt: skip
     assert trace.arg("pid") == [4711] and trace.arg("queue_id") == [3] and trace.arg("doorbell_offset") == [0x1008]
     assert trace.arg("function") == ["pqm_create_queue", "kfd_ioctl"] and trace.arg("mono") == [77]
-    assert trace.arg("qid") == [3] and trace.arg("body")[-1] == "0x1234"
+    assert trace.arg("qid") == [3] and trace.arg("body")[-1] == "some text"
 
 
 @pytest.mark.parametrize(
@@ -180,32 +173,11 @@ def test_without_symbols_a_text_is_a_marker() -> None:
     assert trace.events["name"].to_list() == ["marker"] and trace.arg("text") == ["hello"]
 
 
-@pytest.mark.parametrize(
-    ("text", "data", "expected"),
-    [
-        ("%d %s %u", struct.pack("<i", -5) + b"abc\0" + struct.pack("<I", 7), "-5 abc 7"),
-        ("%s%d", b"ab\0\0" + struct.pack("<i", 9), "ab9"),
-        ("%5.2d|%-4x|%%|%c", struct.pack("<iI", 3, 0xAB) + b"Z", "   03|ab  |%|Z"),
-        ("%llu %lx", struct.pack("<QQ", 1 << 40, 0xFFFF), "1099511627776 ffff"),
-        ("%hhu %hu %*d", struct.pack("<BxHii", 200, 60000, 4, 1), "200 60000    1"),
-        ("%ps at %p", b"kfd_ioctl+0x1\0\0\0", "%ps"),
-        ("%pK", struct.pack("<Q", 0xABC), "0000000000000abc"),
-        ("%d %d", struct.pack("<i", 1), "1 ?"),
-    ],
-)
-def test_stored_values_are_printed(text: str, data: bytes, expected: str) -> None:
-    if expected == "%ps":
-        # `%ps` is stored as its address, which only the symbols could name.
-        expected = f"{int.from_bytes(data[:8], 'little'):016x} at {int.from_bytes(data[8:16], 'little'):016x}"
-    assert format_binary(text, data) == expected
-
-
 def test_an_address_near_the_start_of_a_function_has_its_name() -> None:
     names = Symbols(KALLSYMS).names(pl.Series([IOCTL, IOCTL + 15, IOCTL + 16, 5], dtype=pl.UInt64).to_numpy())
     assert names["function"].to_list() == ["kfd_ioctl", "kfd_ioctl", hex(IOCTL + 16), "0x5"]
     hidden = Symbols("0000000000000000 T kfd_ioctl\n")
     assert hidden.names(pl.Series([0x10], dtype=pl.UInt64).to_numpy())["function"].to_list() == ["0x10"]
-    assert list(parse_printk_formats(PRINTK)) == [0xFFFFFFFFC0B00000]
 
 
 def test_a_submission_of_amdgpu_has_the_fields_that_its_text_prints() -> None:
@@ -251,9 +223,6 @@ def test_texts_of_an_instrumented_driver() -> None:
 # SYNTHETIC: lines as `trace-cmd report` (3.1.6) prints these events.
 REPORT = b"""\
 cpus=2
-          python-99    [001]    10.000001: funcgraph_entry:                   |  kfd_ioctl() {
-          python-99    [001]    10.000002: funcgraph_entry:      + 12.500 us  |    pqm_create_queue();
-          python-99    [001]    10.000015: funcgraph_exit:       ! 120.250 us |  }
           python-99    [001]    10.000020: print:                tracing_mark_write: clock_sync id=3 mono=9
           python-99    [001]    10.000021: bprint:               kfd_ioctl: KFD_MQD_DESTROY: qid=8
           python-99    [001]    10.000022: function:             kfd_open <-- chrdev_open
@@ -263,10 +232,7 @@ cpus=2
 def test_report_of_trace_cmd() -> None:
     trace = read_text(REPORT)
     rows = {r["name"]: r for r in trace.events.to_dicts()}
-    assert rows["kfd_ioctl"]["end_stamp_ns"] == 10_000_015_000 and rows["kfd_ioctl"]["depth"] == 0
-    leaf = rows["pqm_create_queue"]
-    assert (leaf["depth"], leaf["end_stamp_ns"] - leaf["stamp_ns"], leaf["tid"]) == (1, 12_500, 99)
-    assert {"clock_sync", "KFD_MQD_DESTROY", "kfd_open"} < rows.keys() and trace.arg("qid") == [8]
+    assert {"clock_sync", "KFD_MQD_DESTROY", "kfd_open"} <= rows.keys() and trace.arg("qid") == [8]
     assert trace.ledger["bytes"].sum() == len(REPORT)
 
 

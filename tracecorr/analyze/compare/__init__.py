@@ -8,12 +8,26 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.answers import Section
-from tracecorr.analyze.compare.conditions import compare_conditions, describe_conditions
-from tracecorr.analyze.compare.counts import compare_packets, name_changes, tell_kinds
-from tracecorr.analyze.compare.gpu_times import compare_gpu_times, tell_gpu_times
-from tracecorr.analyze.compare.latency import (
+from tracecorr.analyze.calls import is_called, sum_up_graphs
+from tracecorr.analyze.compare.counts import (
+    compare_calls,
+    compare_gpu_times,
+    compare_ioctls,
+    compare_kernels,
+    compare_packets,
+    compare_queues,
+    compare_rates,
+    join_sides,
+    list_topology,
+    name_changes,
+    name_kernels,
+    name_unrecorded,
+    tell_gpu_times,
+    tell_kinds,
+)
+from tracecorr.analyze.compare.statistics import (
     MIN_VALUES,
+    QUANTILES,
     STAGES,
     compare_latency,
     count_needed,
@@ -21,32 +35,77 @@ from tracecorr.analyze.compare.latency import (
     read_steady,
     tell_bounds,
 )  # fmt: skip
-from tracecorr.analyze.compare.quantiles import QUANTILES
-from tracecorr.analyze.compare.rates import compare_rates
-from tracecorr.analyze.compare.sides import (
-    compare_calls,
-    compare_ioctls,
-    compare_kernels,
-    compare_queues,
-    join_sides,
-    list_topology,
-    name_kernels,
-    name_unrecorded,
-)
-from tracecorr.analyze.copies import summarize_copies
-from tracecorr.analyze.coverage import list_partial, name_partial
-from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.graphs import sum_up_graphs
+from tracecorr.analyze.evidence import Evidence, list_partial, name_partial
+from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.kernels import UNKNOWN_KERNEL
+from tracecorr.analyze.latency import LOG_MOMENTS, summarize_paths
 from tracecorr.analyze.launches import count_packets
-from tracecorr.analyze.moment_errors import LOG_MOMENTS
-from tracecorr.analyze.paths import summarize_paths
-from tracecorr.analyze.streams import NO_STREAM_NAMES, names_streams
+from tracecorr.analyze.memory import summarize_copies
+from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams
+from tracecorr.analyze.report.parts import Section
+from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.values import plain_rows, render_ns
-from tracecorr.analyze.verdicts import Evidence, Verdict, judge_capture
+from tracecorr.analyze.verdicts import Verdict, judge_capture
 from tracecorr.model.errors import InputError
+from tracecorr.model.reasons import BEHIND_NULS, BLANK_LINE, NUL_BYTES, PROGRAM_OUTPUT, TORN_RECORD
+from tracecorr.store.recording import describe_event_cost
 
-ROUNDS = 20_000
+# What the ledger of a log counts that is no line of the runtime, or a part of one that it counts already.
+_NO_LINES = (PROGRAM_OUTPUT, BLANK_LINE, NUL_BYTES, BEHIND_NULS, TORN_RECORD)
+_NOT_MEASURED = "not measured (tracecorr experiment measures it)"
+
+
+def _describe_conditions(evidence: Evidence) -> dict[str, str]:
+    """Return what a reader of a latency must know: log level, log lines per dispatch, trace, doorbell probe.
+
+    The level is the one that capture.json names, else the lowest that prints the lines that were seen
+    (ROCm 7.2: calls at 3, copies at 4, packets and commands at 5; before, packets at 4).
+    """
+    tables, layers = evidence.tables, evidence.layers
+    of_log = pl.col("source").cast(pl.String) == "amd_log"
+    no_line = pl.col("reason").cast(pl.String).is_in(_NO_LINES).fill_null(value=False)
+    lines = collect(tables("ledger").filter(of_log & ~no_line).select(pl.col("records").sum())).item()
+    dispatches = collect(tables("launches").filter(pl.col("kind") == "dispatch").select(pl.len())).item()
+    per_dispatch = f"{lines / dispatches:.1f}" if lines and dispatches else "-"
+    return {
+        "AMD_LOG_LEVEL": _log_level(evidence),
+        "log lines per dispatch": per_dispatch,
+        "kernel trace": _describe_trace(evidence),
+        "doorbell probe": "yes" if layers.get("doorbell") else "no",
+        "overhead": describe_overhead(evidence.info) or _NOT_MEASURED,
+        "cost of an event": describe_event_cost(evidence.info) or "not measured (tracecorr capture measures it)",
+    }
+
+
+def _describe_trace(evidence: Evidence) -> str:
+    if not any(evidence.layers.get(layer) for layer in ("syscall", "ioctl", "kfd")):
+        return "no"
+    part = name_partial(evidence)
+    return f"yes, {part}" if part else "yes"
+
+
+def _log_level(evidence: Evidence) -> str:
+    environment = evidence.info.get("environment")
+    named = environment.get("AMD_LOG_LEVEL") if isinstance(environment, Mapping) else None
+    if named:
+        return str(named)
+    launches = evidence.tables("launches")
+    if count_packets(launches):
+        return "4 or more (packets and commands are printed; from ROCm 7.2 on at 5)"
+    if evidence.layers.get("command") or collect(launches.select(pl.len())).item():
+        return "4 or more (no packet is printed)"
+    # A profiler's calls are no lines of a log.
+    logged = evidence.tables("events").filter(is_called() | is_called(internal=True)).head(1)
+    return "3 or more (no packet is printed)" if collect(logged.select(pl.len())).item() else "no log"
+
+
+def _compare_conditions(first: Mapping[str, str], second: Mapping[str, str]) -> pl.DataFrame:
+    """Return one row per condition, with the value of each side."""
+    rows = [(name, first[name], second[name]) for name in first]
+    return pl.DataFrame(rows, schema={"condition": pl.String, "a": pl.String, "b": pl.String}, orient="row")
+
+
+_ROUNDS = 20_000
 _OF_LOG = [stage for stage, start, end in STAGES if start in LOG_MOMENTS and end in LOG_MOMENTS]
 _STEPS = ", each time a whole us"
 
@@ -100,7 +159,7 @@ class Comparison:
         }
 
 
-def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds: int = ROUNDS) -> Comparison:
+def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds: int = _ROUNDS) -> Comparison:
     """Return how B differs from A.
 
     Args:
@@ -155,7 +214,7 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         "themselves may differ by up to 2 us more or less. It is 0 between two times of one GPU, too: the "
         "steps of its clock (10 ns at 100 MHz) are not in it"
     )
-    conditions = compare_conditions(describe_conditions(first), describe_conditions(second))
+    conditions = _compare_conditions(_describe_conditions(first), _describe_conditions(second))
     yield Section("conditions", "Conditions of the latencies", conditions)
     latency = compare_latency(*steady, confidence, rounds)
     yield Section(

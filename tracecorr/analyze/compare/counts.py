@@ -1,14 +1,80 @@
-"""How many packets, calls and ioctls did each side have, and which of these counts differ most?"""
+"""What two captures hold side by side: queues, kernels and their times, calls, ioctls, packets, rates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import polars as pl
 
-from tracecorr.analyze.compare.sides import join_sides, tell_recorded
-from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.launches import summarize_launches
+from tracecorr.analyze.calls import summarize_hip_calls
+from tracecorr.analyze.compare.statistics import MIN_VALUES, Ints, Sample, bound_difference, is_significant, tell_bounds
+from tracecorr.analyze.frames import Tables, collect, percentile, total
+from tracecorr.analyze.gpu import KERNELS, list_work
+from tracecorr.analyze.ioctls import summarize_ioctls
+from tracecorr.analyze.kernels import UNKNOWN_KERNEL, summarize_kernels
+from tracecorr.analyze.launches import count_packets, summarize_launches
+from tracecorr.analyze.queues import count_doubled, count_streams_at_once, names_streams
+from tracecorr.analyze.values import render_ns
+from tracecorr.model.kernel_names import label_kernels
+
+_SLICES = 100
+
+
+def measure_rate(tables: Tables, slices: int = _SLICES) -> pl.DataFrame:
+    """Return dispatches per second in equal slices of the time between the first and the last one.
+
+    Returns: slice, from_start_ns, dispatches, per_second; empty with fewer than two dispatches.
+    """
+    times = collect(tables("launches").filter(pl.col("kind") == "dispatch").select("packet_ns").drop_nulls())
+    shape = {"slice": pl.Int64, "from_start_ns": pl.Int64, "dispatches": pl.Int64, "per_second": pl.Float64}
+    if times.height < 2:
+        return pl.DataFrame(schema=shape)
+    first, last = times["packet_ns"].sort()[[0, -1]]
+    width = max(1, -(-(last - first + 1) // slices))
+    counts = times.group_by(slice=(pl.col("packet_ns") - first) // width).agg(dispatches=pl.len().cast(pl.Int64))
+    whole = pl.DataFrame({"slice": range((last - first) // width + 1)}, schema={"slice": pl.Int64})
+    filled = whole.join(counts, on="slice", how="left", maintain_order="left").with_columns(
+        pl.col("dispatches").fill_null(0)
+    )
+    return filled.select(
+        "slice", from_start_ns=pl.col("slice") * width, dispatches="dispatches",
+        per_second=(pl.col("dispatches") * 1e9 / width).round(1),
+    ).cast(shape)  # type: ignore[arg-type]  # fmt: skip
+
+
+def summarize_rate(tables: Tables) -> dict[str, float | int | None]:
+    """Return the span with dispatches, their number and rate, and how the rate varies over 100 slices of the span.
+
+    The number is None where the log shows no packet.
+    """
+    rates = measure_rate(tables)
+    at = pl.col("packet_ns")
+    dispatches = tables("launches").filter(pl.col("kind") == "dispatch")
+    count, span = collect(dispatches.select(at.count().alias("count"), span=at.max() - at.min())).row(0)
+    # A log that shows no packet at all does not tell that there was none.
+    numbers: dict[str, float | int | None] = {"dispatches": count if count_packets(tables("launches")) else None}
+    if rates.is_empty():
+        return numbers | dict.fromkeys(("span_ns", "per_second", "p5_per_second", "p95_per_second", "idle_slices"))
+    return numbers | {
+        "span_ns": span,
+        "per_second": round((count - 1) * 1e9 / span, 1) if span else None,
+        "p5_per_second": rates["per_second"].quantile(0.05, "nearest"),
+        "p95_per_second": rates["per_second"].quantile(0.95, "nearest"),
+        "idle_slices": rates.filter(pl.col("dispatches") == 0).height,
+    }
+
+
+def compare_rates(first: Tables, second: Tables) -> pl.DataFrame:
+    """Return one row per side: span, dispatches, rate, and its spread over the slices."""
+    rows = [{"side": side, **summarize_rate(tables)} for side, tables in (("A", first), ("B", second))]
+    shape = {
+        "side": pl.String, "dispatches": pl.Int64, "span_ns": pl.Int64, "per_second": pl.Float64,
+        "p5_per_second": pl.Float64, "p95_per_second": pl.Float64, "idle_slices": pl.Int64,
+    }  # fmt: skip
+    return pl.DataFrame(rows, schema=shape)
+
 
 # How many of the counts that differ most are told.
 _MAX_CHANGES = 3
@@ -31,7 +97,7 @@ def tell_kinds(frame: pl.DataFrame, what: str, sources: Sequence[bool], counted:
         sources: whether A and B have the source that tells of them.
         counted: what `a_calls` and `b_calls` count, as a plural, to tell their sums; empty to leave them out.
     """
-    known = tell_recorded(frame, sources)
+    known = _tell_recorded(frame, sources)
     kinds = {only: frame.filter(pl.col("only").str.starts_with(only)).height for only in ("both", "A", "B")}
     if all(known):
         told = f"{what}: {kinds['both']} in both, {kinds['A']} only in A, {kinds['B']} only in B"
@@ -56,7 +122,7 @@ def name_changes(frame: pl.DataFrame, what: str, sources: Sequence[bool]) -> Ite
         what: what is counted, as a plural.
         sources: whether A and B have the source that tells of them.
     """
-    if not all(tell_recorded(frame, sources)):
+    if not all(_tell_recorded(frame, sources)):
         return
     name, _, first, second = frame.columns[:4]
     counts = frame.select(name, a=pl.col(first).fill_null(0), b=pl.col(second).fill_null(0))
@@ -66,3 +132,264 @@ def name_changes(frame: pl.DataFrame, what: str, sources: Sequence[bool]) -> Ite
     if rows.height:
         told = "; ".join(f"{named} {a:,} in A, {b:,} in B" for named, a, b in rows.iter_rows())
         yield f"largest changes of {what}: {told}"
+
+
+# Kernels whose times are compared, the most dispatched, or those that took longest, first.
+_MAX_KERNELS = 50
+
+
+def join_sides(first: pl.DataFrame, second: pl.DataFrame, key: str, columns: list[str]) -> pl.DataFrame:
+    """Return one row per value of `key` in either frame, with `a_` and `b_` columns and `only` (A, B or both)."""
+    sides = [
+        frame.select(key, *columns).rename({c: f"{side}_{c}" for c in columns})
+        for side, frame in (("a", first), ("b", second))
+    ]
+    both = sides[0].join(sides[1], on=key, how="full", coalesce=True, nulls_equal=True)
+    a, b = pl.col(f"a_{columns[0]}"), pl.col(f"b_{columns[0]}")
+    only = pl.when(b.is_null()).then(pl.lit("A")).when(a.is_null()).then(pl.lit("B")).otherwise(pl.lit("both"))
+    paired = [f"{side}_{c}" for c in columns for side in ("a", "b")]
+    total = a.fill_null(0) + b.fill_null(0)
+    return both.select(key, only.alias("only"), *paired).sort([total, key], descending=[True, False])
+
+
+def _tell_recorded(joined: pl.DataFrame, sources: Sequence[bool]) -> list[bool]:
+    """Return whether A and B recorded what rows of `join_sides` tell: by its source, or by one of the rows.
+
+    Args:
+        joined: rows of `join_sides`.
+        sources: whether A and B have the source that tells of them.
+    """
+    rows = [joined.filter(pl.col("only").str.contains(f"^(?:{side}|both)")).height for side in ("A", "B")]
+    return [source or rows[side] > 0 for side, source in enumerate(sources)]
+
+
+def name_unrecorded(joined: pl.DataFrame, sources: Sequence[bool]) -> pl.DataFrame:
+    """Return rows of `join_sides` whose `only` names the side that did not record such things: it may have had them.
+
+    Args:
+        joined: rows of `join_sides`.
+        sources: as `tell_recorded` takes them.
+    """
+    first, second = _tell_recorded(joined, sources)
+    only = pl.col("only")
+    for side, other, known in (("A", "B", second), ("B", "A", first)):
+        if not known:
+            only = pl.when(pl.col("only") == side).then(pl.lit(f"{side} ({other}: not recorded)")).otherwise(only)
+    return joined.with_columns(only=only)
+
+
+def name_kernels(first: Tables, second: Tables) -> tuple[Tables, Tables]:
+    """Return both sides with short names by which the kernels of both are told apart, and those of one name are one."""
+    both = pl.concat([tables("kernels").select("name") for tables in (first, second)])
+    names = collect(both.drop_nulls().unique(maintain_order=True))["name"]
+    labels = pl.LazyFrame({"name": names, "label": pl.Series(label_kernels(names.to_list()), dtype=pl.String)})
+
+    def rename(tables: Tables) -> Tables:
+        kernels = tables("kernels").join(labels, on="name", how="left", maintain_order="left")
+        kernels = kernels.with_columns(display=pl.coalesce("label", "display")).drop("label")
+        return lambda table: kernels if table == "kernels" else tables(table)
+
+    return rename(first), rename(second)
+
+
+def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, pl.DataFrame], confidence: float,
+                    rounds: int) -> pl.DataFrame:  # fmt: skip
+    """Return one row per kernel name of either side: dispatches, and the median time from call to packet.
+
+    Returns: name, only, a_dispatches, b_dispatches, a_queues, b_queues, a_streams, b_streams, a_p50_ns, b_p50_ns,
+        difference_ns, low_ns, high_ns (interval of the difference), significant (null with too few launches).
+    """
+    found = [
+        summarize_kernels(tables("launches"), tables("kernels"))
+        .group_by("name", maintain_order=True)
+        .agg(pl.col("dispatches").sum(), pl.col("queues").max(), pl.col("streams").max())
+        for tables in (first, second)
+    ]
+    joined = join_sides(found[0], found[1], "name", ["dispatches", "queues", "streams"])
+    shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
+    wide = 1 - (1 - confidence) / max(1, shared.len())
+    times = [_times_by_kernel(side, shared) for side in steady]
+    none = np.empty(0, dtype=np.int64)
+    rows = [_compare_medians(name, times[0].get(name, none), times[1].get(name, none), wide, rounds) for name in shared]
+    return joined.join(pl.DataFrame(rows, schema=_MEDIANS), on="name", how="left", maintain_order="left")
+
+
+# What `compare_medians` tells of a kernel.
+_MEDIANS = {
+    "name": pl.String, "a_p50_ns": pl.Int64, "b_p50_ns": pl.Int64, "difference_ns": pl.Int64, "low_ns": pl.Int64,
+    "high_ns": pl.Int64, "significant": pl.Boolean,
+}  # fmt: skip
+
+
+def _times_by_kernel(steady: pl.DataFrame, names: pl.Series) -> dict[str, Ints]:
+    """Return the times from call to packet of the dispatches of each kernel, in their order."""
+    wanted = (pl.col("kind") == "dispatch") & pl.col("kernel_name").is_in(names.implode())
+    rows = steady.filter(wanted).select("kernel_name", ns=pl.col("packet_ns") - pl.col("call_ns")).drop_nulls("ns")
+    return {str(key[0]): part["ns"].to_numpy() for key, part in rows.partition_by("kernel_name", as_dict=True).items()}
+
+
+def _compare_medians(name: str, a_ns: Ints, b_ns: Ints, confidence: float, rounds: int) -> dict[str, Any]:
+    """Return a row of `MEDIANS`: both medians, their difference B - A, its interval; null with too few values.
+
+    Args:
+        name: the kernel.
+        a_ns, b_ns: its times on both sides, in the order in which they occurred.
+        confidence: chance that the interval holds the true difference.
+        rounds: bootstrap rounds.
+    """
+    row: dict[str, Any] = dict.fromkeys(_MEDIANS)
+    row["name"] = name
+    if min(len(a_ns), len(b_ns)) < MIN_VALUES:
+        return row
+    a, b = Sample.of(a_ns), Sample.of(b_ns)
+    low, high = bound_difference(a, b, confidence, rounds)[0]
+    first, second = a.quantile(0.5), b.quantile(0.5)
+    row |= {"a_p50_ns": first, "b_p50_ns": second, "difference_ns": second - first}
+    return row | {"low_ns": low, "high_ns": high, "significant": is_significant(second - first, low, high)}
+
+
+def compare_calls(first: Tables, second: Tables) -> pl.DataFrame:
+    """Return one row per HIP function of either side: calls, total and median time."""
+    sides = [summarize_hip_calls(tables("events")) for tables in (first, second)]
+    return join_sides(sides[0], sides[1], "name", ["calls", "total_ns", "p50_ns", "p99_ns"])
+
+
+def compare_ioctls(first: Tables, second: Tables) -> pl.DataFrame:
+    """Return one row per ioctl of either side: calls, errors, total time."""
+    sides = [summarize_ioctls(tables("events")) for tables in (first, second)]
+    return join_sides(sides[0], sides[1], "name", ["calls", "errors", "total_ns"])
+
+
+def compare_queues(first: Tables, second: Tables) -> pl.DataFrame:
+    """Return one row per number that describes the queues of a side, with `a`, `b` and their difference."""
+    sides = [_describe_queues(tables) for tables in (first, second)]
+    names = list(dict.fromkeys([*sides[0], *sides[1]]))
+    # An unknown number is null: so are all types of a side whose queues are not known.
+    rows = [(name, *(side.get(name, None if side["queues"] is None else 0) for side in sides)) for name in names]
+    frame = pl.DataFrame(rows, schema={"what": pl.String, "a": pl.Int64, "b": pl.Int64}, orient="row")
+    return frame.with_columns(difference=pl.col("b") - pl.col("a"))
+
+
+def _describe_queues(tables: Tables) -> dict[str, int | None]:
+    queues = tables("queues").with_columns(pl.col("type").cast(pl.String)).collect()
+    edges = tables("stream_queues").select("stream", "queue").unique().collect()
+    per_queue = edges.group_by("queue").len()["len"]
+    at_once = count_streams_at_once(tables("streams"), tables("stream_queues"))["at_once"]
+    per_stream = edges.group_by("stream").len()["len"]
+    files = tables("files").select(pl.col("source").cast(pl.String)).collect()["source"]
+    logged, made = "amd_log" in files, queues["create_ioctl_event"].count()
+    shown = count_packets(tables("launches"))
+    named = shown and names_streams(tables("launches"))
+    recorded = logged or queues.height > 0
+    sure = recorded and not count_doubled(queues)
+    numbers: dict[str, int | None] = {
+        "queues": queues.height if sure else None,
+        "queues made by HIP (Created lines)": queues["created_line_event"].count() if logged else None,
+        "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height
+        if shown or (logged and queues.is_empty())
+        else None,
+        "CREATE_QUEUE ioctls": made if made or _shows_ioctls(tables) else None,
+        "processes with queues": queues["process"].drop_nulls().n_unique() if recorded else None,
+        "known GPUs with queues": queues["gpu"].drop_nulls().n_unique() if recorded else None,
+        "streams": int(tables("streams").select(pl.len()).collect().item()) if logged else None,
+        "streams that submitted": per_stream.len() if named else None,
+        "queues shared by streams": int((at_once > 1).sum()) if named else None,
+        "most streams on one queue": _largest(per_queue) if named else None,
+        "most queues of one stream": _largest(per_stream) if named else None,
+    }
+    kinds = queues.group_by(pl.col("type").fill_null("type not known")).len().sort("type")
+    return numbers | {f"queues: {kind}": int(count) if sure else None for kind, count in kinds.iter_rows()}
+
+
+def _shows_ioctls(tables: Tables) -> bool:
+    return not tables("events").filter(pl.col("layer") == "ioctl").select("event").head(1).collect().is_empty()
+
+
+def _largest(counts: pl.Series) -> int:
+    return max(counts.to_list(), default=0)
+
+
+def list_topology(tables: Tables) -> pl.DataFrame:
+    """Return one row per stream and queue that it submitted to: priority, spans, in the order of first use."""
+    streams = tables("streams").select("stream", "priority")
+    queues = tables("queues").select("queue", "hwq", "priority_log")
+    edges = tables("stream_queues").select("stream", "queue", "from_ns")
+    joined = edges.join(streams, on="stream", how="left").join(queues, on="queue", how="left")
+    return collect(joined.sort("from_ns", "stream").select("stream", "priority", "queue", "hwq", "priority_log"))
+
+
+# How many of the differences are told.
+_MAX_TOLD = 3
+
+
+def compare_gpu_times(first: Tables, second: Tables, confidence: float, rounds: int) -> pl.DataFrame:
+    """Return one row per kernel of which a GPU time is known on either side, the longest total first.
+
+    Args:
+        first, second: give a table of A and of B by its name; kernels of one name have one (`sides.name_kernels`).
+        confidence: chance that all intervals of the table together hold their true difference.
+        rounds: bootstrap rounds.
+
+    Returns: name, only, a_timed, b_timed (kernels whose times are known), a_total_ns, b_total_ns, a_p50_ns, b_p50_ns,
+        difference_ns (of the medians, B - A), low_ns, high_ns (its interval), percent, significant (null with too few
+        kernels, and of those beyond the `MAX_KERNELS` that took longest).
+    """
+    sides = [_list_times(tables) for tables in (first, second)]
+    summed = [side.group_by("name").agg(timed=pl.len().cast(pl.Int64), total_ns=total(pl.col("ns")),
+                                        p50_ns=percentile(pl.col("ns"), 50)) for side in sides]  # fmt: skip
+    took = pl.sum_horizontal(pl.col("a_total_ns", "b_total_ns").fill_null(0))
+    joined = join_sides(summed[0], summed[1], "name", ["timed", "total_ns", "p50_ns"])
+    joined = joined.sort(took, "name", descending=[True, False])
+    shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
+    wide = 1 - (1 - confidence) / max(1, shared.len())
+    a, b = (_by_name(side) for side in sides)
+    none = np.empty(0, dtype=np.int64)
+    rows = [_compare_medians(name, a.get(name, none), b.get(name, none), wide, rounds) for name in shared]
+    found = pl.DataFrame(rows, schema=_MEDIANS).drop("a_p50_ns", "b_p50_ns")
+    percent = pl.when(pl.col("a_p50_ns") > 0).then(100 * pl.col("difference_ns") / pl.col("a_p50_ns")).round(1)
+    both = joined.join(found, on="name", how="left", maintain_order="left").with_columns(percent=percent)
+    return both.select(pl.exclude("significant"), "significant")
+
+
+def _list_times(tables: Tables) -> pl.DataFrame:
+    """Return name and ns of each kernel with GPU times, in the order of their starts."""
+    timed = list_work(tables).timed.filter(pl.col("work") == KERNELS).sort("start_ns", maintain_order=True)
+    names = collect(tables("kernels").select("kernel", name=pl.coalesce("display", "name")))
+    named = timed.join(names, on="kernel", how="left", maintain_order="left")
+    return named.select(pl.col("name").fill_null(UNKNOWN_KERNEL), ns=pl.col("end_ns") - pl.col("start_ns"))
+
+
+def _by_name(times: pl.DataFrame) -> dict[str, Ints]:
+    return {str(key[0]): part["ns"].to_numpy() for key, part in times.partition_by("name", as_dict=True).items()}
+
+
+def tell_gpu_times(found: pl.DataFrame) -> Iterator[str]:
+    """Yield in words which kernels differ in their GPU times; nothing where none is known on either side.
+
+    Args:
+        found: what `compare_gpu_times` gave.
+    """
+    if found.is_empty():
+        return
+    sums = found.select(pl.col("a_timed", "b_timed", "a_total_ns", "b_total_ns").sum()).row(0, named=True)
+    told = (
+        f"{sums[f'{side}_timed']:,} in {side.upper()} ({render_ns(sums[f'{side}_total_ns'])})"
+        if sums[f"{side}_timed"]
+        else f"none in {side.upper()}"
+        for side in ("a", "b")
+    )
+    yield f"kernels with GPU times, and their sum: {', '.join(told)}"
+    differ = found.filter("significant")
+    for row in differ.head(_MAX_TOLD).iter_rows(named=True):
+        percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
+        yield (
+            f"SIGNIFICANT GPU time of {row['name']}, p50: {render_ns(row['a_p50_ns'])} in A, "
+            f"{render_ns(row['b_p50_ns'])} in B{percent} ({tell_bounds(row['low_ns'], row['high_ns'])})"
+        )
+    if differ.height > _MAX_TOLD:
+        yield f"... and {differ.height - _MAX_TOLD} more kernels whose GPU times differ: section GPU times of kernels"
+    compared = found["significant"].count()
+    if not compared:
+        yield f"no GPU times are compared: no kernel has {MIN_VALUES} on both sides"
+        return
+    yield f"GPU times of {compared - differ.height} of {compared} kernels that are compared do not differ significantly"

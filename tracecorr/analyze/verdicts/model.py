@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from tracecorr.model.errors import InputError
-
-if TYPE_CHECKING:
-    from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.evidence import Evidence
 
 # How many row ids a verdict names; its counts tell how many there are.
 MAX_EVENTS = 20
@@ -24,7 +20,6 @@ EARLIER = (
 )
 # What helps where the kernel trace lost records.
 RECORD_WHOLE = "record again with larger buffers, and with room on the disk"
-SCHEDULERS = ("HWS", "MES", "none")
 
 
 class Outcome(StrEnum):
@@ -33,54 +28,6 @@ class Outcome(StrEnum):
     PASS = "PASS"
     FAIL = "FAIL"
     UNKNOWN = "UNKNOWN"
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """Hold the limits that verdicts judge by; each has the default that the report prints.
-
-    Args:
-        kfd_create_ns: longest CREATE_QUEUE ioctl.
-        rocr_create_ns: longest time from "Number of allocated hardware queues" to "Created SWq".
-        clock_error_ns: widest error of a clock map.
-        backlog_share: fullest that a ring may get, as a share of its size.
-        batched_doorbell_share: share of packets that may be announced by the store of another packet.
-        scheduler: scheduler that must be in use: `HWS`, `MES` or `none`; empty = HWS or MES.
-    """
-
-    kfd_create_ns: int = 1_000_000
-    rocr_create_ns: int = 10_000_000
-    clock_error_ns: int = 100_000
-    backlog_share: float = 0.9
-    batched_doorbell_share: float = 0.0
-    scheduler: str = ""
-
-    @classmethod
-    def from_words(cls, words: list[str]) -> Thresholds:
-        """Return the defaults changed by words of the form `NAME=VALUE`.
-
-        >>> Thresholds.from_words(["kfd_create_ns=500000"]).kfd_create_ns
-        500000
-
-        Raises:
-            InputError: there is no such threshold, or it cannot have that value.
-        """
-        known = {f.name: type(getattr(cls, f.name)) for f in fields(cls)}
-        changed: dict[str, Any] = {}
-        for word in words:
-            name, _, text = word.partition("=")
-            if name not in known:
-                raise InputError(f"there is no threshold {name!r}", f"thresholds are: {', '.join(known)}")
-            try:
-                changed[name] = known[name](text)
-            except ValueError as error:
-                kind = "whole number" if known[name] is int else "number"
-                raise InputError(f"threshold {word!r} holds no {kind}", "write NAME=NUMBER") from error
-            if name == "scheduler" and text not in ("", *SCHEDULERS):
-                raise InputError(f"there is no scheduler {text!r}", f"schedulers are: {', '.join(SCHEDULERS)}")
-            if known[name] is not str and not 0 <= changed[name] < math.inf:
-                raise InputError(f"threshold {word!r} is no limit", "write a number of 0 or more")
-        return cls(**changed)
 
 
 @dataclass(frozen=True)
@@ -178,24 +125,24 @@ def passed(
     reason: str, counts: Mapping[str, int], events: pl.Series | None = None, *, by_absence: bool = False
 ) -> Finding:
     """Return a finding that the claim holds."""
-    return Finding(Outcome.PASS, reason, counts, name_events(events), by_absence=by_absence)
+    return Finding(Outcome.PASS, reason, counts, _name_events(events), by_absence=by_absence)
 
 
 def failed(
     reason: str, counts: Mapping[str, int], events: pl.Series | None = None, *, by_absence: bool = False
 ) -> Finding:
     """Return a finding that the claim does not hold."""
-    return Finding(Outcome.FAIL, reason, counts, name_events(events), by_absence=by_absence)
+    return Finding(Outcome.FAIL, reason, counts, _name_events(events), by_absence=by_absence)
 
 
 def unknown(
     reason: str, remedy: str, counts: Mapping[str, int] | None = None, events: pl.Series | None = None
 ) -> Finding:
     """Return a finding that the capture cannot tell, with what could."""
-    return Finding(Outcome.UNKNOWN, reason, counts or {}, name_events(events), remedy)
+    return Finding(Outcome.UNKNOWN, reason, counts or {}, _name_events(events), remedy)
 
 
-def name_events(events: pl.Series | None) -> tuple[int, ...]:
+def _name_events(events: pl.Series | None) -> tuple[int, ...]:
     """Return the first ids of a series of row ids."""
     if events is None:
         return ()

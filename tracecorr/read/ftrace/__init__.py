@@ -5,8 +5,7 @@ from tracecorr.read.ftrace.formats import PageTrace
 from tracecorr.read.ftrace.lines import looks_like_ftrace_text
 from tracecorr.read.ftrace.pages import read_ftrace_pages
 from tracecorr.read.ftrace.perf_records import read_perf_records
-from tracecorr.read.ftrace.prints import read_prints
-from tracecorr.read.ftrace.text import read_ftrace_text
+from tracecorr.read.ftrace.text import read_ftrace_text, read_prints
 from tracecorr.read.ftrace.trace_dat import read_trace_dat
 
 __all__ = [

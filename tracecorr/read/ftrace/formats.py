@@ -1,15 +1,18 @@
-"""The `format` files of trace events: where the fields of a binary record are."""
+"""What describes binary records: `format` files, names of functions by address; one record as text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from tracecorr.read.ftrace.halves import name_site
+from tracecorr.read.digits import Words
+from tracecorr.read.ftrace.events import ENTRY, name_site, number_values
 
 _FIELD = re.compile(r"field:\s*([^;]+);\s*offset:\s*(\d+);\s*size:\s*(\d+);(?:\s*signed:\s*(\d))?")
 _CHOICE = re.compile(r'\(?REC->(\w+)\)? \? "(\w+)" : "(\w+)"')
@@ -17,6 +20,15 @@ _CHOICE = re.compile(r'\(?REC->(\w+)\)? \? "(\w+)" : "(\w+)"')
 # behind it.
 _PROBE = re.compile(r"^[prf]\d*:(?:[\w.-]+/)?([\w.-]+)\s+(?:[\w-]+:)?([A-Za-z_][\w.]*)(?:\+(\d\w*)|%return)?(?:\s|$)")
 _EVENT_ID = re.compile(r"^ID:\s*(\d+)", re.MULTILINE)
+
+
+# A text is written from anywhere inside of a function.
+INSIDE = 1 << 16
+_SYMBOL = r"^([0-9a-fA-F]{8,16}) [tTwW] (\S+)(?:\s+\[([\w-]+)\])?"
+# A record of a ring buffer (Linux `kernel/trace/ring_buffer.c`): 5 bits of type or length, 27 of time; then, where the
+# type is zero, a word with the length; then the event: its id, flags and preemption count, and the thread.
+_HEADER, _WORD, _MOST_WORDS = 4, 4, 28
+_COMMON = 8
 
 
 @dataclass(frozen=True)
@@ -153,3 +165,95 @@ def _read_offset(text: str) -> int:
     base = 16 if text.startswith("0x") else 10
     digits = text.removeprefix("0x")
     return int(digits, base) if re.fullmatch("[0-9]+" if base == 10 else "[0-9a-fA-F]+", digits) else 0
+
+
+class Symbols:
+    """Look up kernel functions by address.
+
+    Args:
+        kallsyms: text of `/proc/kallsyms`, or nothing.
+    """
+
+    def __init__(self, kallsyms: str = "") -> None:
+        self._text = kallsyms
+
+    @cached_property
+    def _table(self) -> pl.DataFrame:
+        """Functions with an address, in order; a text read without rights has zeros only."""
+        lines = pl.Series("line", self._text.splitlines(), dtype=pl.String)
+        found = (
+            lines.str.extract_groups(_SYMBOL).struct.rename_fields(["address", "function", "module"]).struct.unnest()
+        )
+        address = pl.col("address").str.to_integer(base=16, dtype=pl.UInt64, strict=False)
+        return found.with_columns(address).filter(pl.col("address") > 0).sort("address")
+
+    def names(self, address: Words, reach: int = ENTRY) -> pl.DataFrame:
+        """Return `function` (hexadecimal where it is not known) and `module` of each address.
+
+        Args:
+            address: kernel addresses.
+            reach: bytes that an address may lie behind the start of its function: a table need not have all.
+        """
+        distinct, codes = number_values(address)
+        table = self._table
+        at = np.searchsorted(table["address"].to_numpy(), distinct, "right").astype(np.int64) - 1
+        starts = table["address"].to_numpy()
+        near = (at >= 0) & (distinct - starts[np.maximum(at, 0)] < np.uint64(reach)) if len(starts) else at >= 0
+        index = pl.Series(np.where(near, at, -1))
+        found = table[pl.select(pl.when(index >= 0).then(index).cast(pl.UInt32)).to_series()]
+        bare = pl.Series([hex(number) for number in distinct.tolist()], dtype=pl.String)
+        names = found.select(pl.coalesce("function", bare).alias("function"), "module")
+        return names[codes]
+
+
+def render_record(record: bytes, formats: Mapping[int, Format]) -> str:
+    """Return event, thread and fields of a record; "" where the bytes are no whole record of a known event.
+
+    Args:
+        record: the bytes of one record of a ring buffer, its header included.
+        formats: by event id (`formats.parse_formats`).
+
+    >>> fields = (Field("fd", "unsigned long", 16, 8, False),)
+    >>> known = {770: Format("syscalls", "sys_enter_close", fields)}
+    >>> data = (770).to_bytes(2, "little") + bytes(2) + (41).to_bytes(4, "little") + bytes(8) + b"\\x03" + bytes(7)
+    >>> render_record((6).to_bytes(4, "little") + data, known)
+    'sys_enter_close: fd=0x3 (thread 41)'
+    """
+    return render_event(_payload(record), formats)
+
+
+def render_event(data: bytes, formats: Mapping[int, Format]) -> str:
+    """Return event, thread and fields of a record without the header of its buffer; "" as `render_record`."""
+    event = formats.get(int.from_bytes(data[:2], "little")) if len(data) >= _COMMON else None
+    if event is None or any(field.offset + field.size > len(data) for field in event.fields):
+        return ""
+    thread = int.from_bytes(data[4:8], "little", signed=True)
+    fields = "".join(f" {field.name}={_value(field, data)}" for field in event.fields if field.name != "__syscall_nr")
+    return f"{event.name}:{fields} (thread {thread})"
+
+
+def _payload(record: bytes) -> bytes:
+    """Return the event of a record; nothing where its header tells another length than it has."""
+    kind = int.from_bytes(record[:_HEADER], "little") & 0x1F
+    start, size = _HEADER, _HEADER + _WORD * kind
+    if kind == 0:
+        # The word with the length counts itself.
+        start, size = 2 * _WORD, _WORD + int.from_bytes(record[_WORD : 2 * _WORD], "little")
+    return record[start:] if kind <= _MOST_WORDS and size == len(record) else b""
+
+
+def _value(field: Field, data: bytes) -> str:
+    """Return a field as text: signed numbers in decimal, others in hexadecimal, characters in quotes."""
+    raw = data[field.offset : field.offset + field.size]
+    number = partial(int.from_bytes, byteorder="little")
+    if field.is_dynamic:
+        told = number(raw)
+        start = (told & 0xFFFF) + (field.offset + field.size if "__rel_loc" in field.type else 0)
+        raw = data[start : start + (told >> 16)]
+    elif not field.size:
+        raw = data[field.offset :]
+    if field.is_text:
+        return '"' + raw.split(b"\0", 1)[0].decode("utf-8", "replace").rstrip("\n") + '"'
+    if len(raw) not in (1, 2, 4, 8) or field.is_dynamic:
+        return raw.hex() or "-"
+    return str(number(raw, signed=True)) if field.signed else hex(number(raw))

@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.read.ftrace.halves import GRAPH, INSTANT, Batch, add_durations, add_graph
-from tracecorr.read.ftrace.markers import CLOCK_TEXT, MARKERS
-from tracecorr.read.ftrace.prefixes import stamp_ns
+from tracecorr.model.part_tables import LATEST_NS
+from tracecorr.model.schema import CAT
+from tracecorr.read.ftrace.events import GRAPH, INSTANT, Batch, add_durations, add_graph
 from tracecorr.read.kfd import layer_of
 
 _LINE = (
     r"^ *(?:(?P<sec>\d+)\.(?P<frac>\d{6}) +\| +)?(?P<cpu>\d+)\) +(?:(?P<comm>[^|]{1,32}?)-(?P<tid>\d{1,7}) +\| +)?"
     r"(?:[+!#*@$] *)?(?:(?P<us>\d+(?:\.\d+)?) us +)?\|(?P<indent> *)(?P<code>.*)$"
 )
-_REPORT = r"^ *(?:[+!#*@$] *)?(?:(?P<us>\d+(?:\.\d+)?) us +)?\|(?P<indent> *)(?P<code>.*)$"
 _FUNCTION = r"^(?P<function>[\w.]+)(?: \[(?P<module>[\w-]+)\])?\(.*?\)(?P<open> \{|;)"
 _CLOSE = r"^\}(?: /\* (?P<function>[\w.]+))?"
-_COMMENT = r"^/\* (?P<event>[^ :(+<]*)(?P<sep>: *|\(| -> |[ +]?[^<]* <-)?(?P<rest>.*?)(?: \*/)?$"
+_COMMENT = r"^/\* (.*?)(?: \*/)?$"
 
 
-def graph_records(lines: pl.DataFrame, batch: Batch, file: int) -> pl.DataFrame:
-    """Add the function rows of `lines` to `batch` and return the comments as records of events."""
+def add_graph_lines(batch: Batch, lines: pl.DataFrame) -> pl.DataFrame:
+    """Add the functions of `lines` to `batch`; return the records that are printed as comments.
+
+    Args:
+        batch: takes the functions.
+        lines: `seq`, `file`, `offset`, `length`, `line`.
+
+    Returns:
+        seq, file, offset, length, stamp_ns, cpu, tid, pid, comm, and `at`, `size`: the bytes of the text in its line.
+    """
     frame = lines.with_columns(pl.col("line").str.extract_groups(_LINE).alias("m")).unnest("m")
+    seconds = pl.col("sec").str.to_integer(strict=False)
+    stamp = pl.when(seconds < LATEST_NS // 10**9).then(seconds * 10**9 + pl.col("frac").str.to_integer() * 1000)
     frame = frame.filter(pl.col("code").is_not_null()).select(
-        "seq", pl.lit(file).alias("file"), "offset", "length",
-        stamp_ns(pl.col("sec").str.to_integer(strict=False), pl.col("frac")).alias("stamp_ns"),
-        pl.col("cpu").str.to_integer(strict=False),
+        "seq", "file", "offset", "length", stamp.alias("stamp_ns"),
+        pl.col("cpu").str.to_integer(strict=False).cast(pl.UInt16, strict=False),
         pl.col("tid").str.to_integer(strict=False).cast(pl.UInt64, strict=False), pl.lit(None, pl.UInt32).alias("pid"),
-        "comm", "code", (pl.col("indent").str.len_bytes() // 2).alias("level"),
-        _duration(pl.col("us")).alias("dur_ns"),
+        pl.col("comm").cast(CAT), "code", (pl.col("indent").str.len_bytes() // 2).alias("level"),
+        (pl.col("us").cast(pl.Float64, strict=False) * 1000).round().cast(pl.Int64, strict=False).alias("dur_ns"),
     )  # fmt: skip
     _add_functions(batch, frame)
-    return _comments(frame)
+    return _read_comments(frame)
 
 
 def _add_functions(batch: Batch, frame: pl.DataFrame) -> None:
@@ -54,41 +62,11 @@ def _add_functions(batch: Batch, frame: pl.DataFrame) -> None:
     add_durations(batch, closes, of_exit=True)
 
 
-def add_graph_reports(batch: Batch, records: pl.DataFrame) -> None:
-    """Add function_graph records as `trace-cmd report` prints them: the drawing is the body of an event."""
-    parts = records["rest"].str.extract_groups(_REPORT).struct.unnest()
-    frame = pl.concat([records, parts], how="horizontal").with_columns(
-        (pl.col("indent").str.len_bytes() // 2).alias("level"), _duration(pl.col("us")).alias("dur_ns")
-    )
-    _add_functions(batch, frame)
-
-
-def _duration(us: pl.Expr) -> pl.Expr:
-    return (us.cast(pl.Float64, strict=False) * 1000).round().cast(pl.Int64, strict=False)
-
-
-def _comments(frame: pl.DataFrame) -> pl.DataFrame:
+def _read_comments(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the records in comments, `at` which byte of the line their text begins, and its bytes."""
     comments = frame.filter(pl.col("code").str.starts_with("/* "))
-    body = comments["code"].str.extract_groups(_COMMENT).struct.unnest()
-    comments = pl.concat([comments, body], how="horizontal")
-    # Of a marker the tracer prints the text alone.
-    mark = pl.col("code").str.extract(r"^/\* (.*?) \*/$")
-    is_clock = mark.str.contains(CLOCK_TEXT).fill_null(value=False)
-    comments = comments.with_columns(
-        event=pl.when(is_clock).then(pl.lit(MARKERS[0])).otherwise("event"),
-        sep=pl.when(is_clock).then(pl.lit(": ")).otherwise("sep"),
-        rest=pl.when(is_clock).then(mark).otherwise("rest"),
-    )
-    return comments.select(
-        "seq",
-        "offset",
-        "length",
-        "stamp_ns",
-        pl.col("cpu").cast(pl.UInt16),
-        "tid",
-        "pid",
-        "comm",
-        "event",
-        pl.col("sep").fill_null(""),
-        "rest",
+    body = pl.col("code").str.extract(_COMMENT)
+    at = pl.col("length").cast(pl.Int64) - pl.col("code").str.len_bytes() + len("/* ")
+    return comments.with_columns(at.alias("at"), body.str.len_bytes().cast(pl.Int64).alias("size")).drop(
+        "code", "level", "dur_ns"
     )

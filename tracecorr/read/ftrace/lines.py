@@ -1,57 +1,46 @@
-"""From bytes to records: blocks, lines, the prefix of a record, lost and header lines."""
+"""From bytes to records: blocks of whole lines, what each line is, losses that notes and headers tell, the ledger."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from tracecorr.model import schema
-from tracecorr.model.reasons import BROKEN_RECORD, NUL_BYTES
-from tracecorr.read.digits import Ints, Mask
-from tracecorr.read.ftrace.markers import MARKERS
-from tracecorr.read.ftrace.prefixes import INSTANCE, TWO_NAMES, Prefix, find_prefix
-from tracecorr.read.ftrace.written import count_lost
+from tracecorr.model.reasons import BROKEN_RECORD
+from tracecorr.read.digits import Ints
+from tracecorr.read.ftrace.prefix import INSTANCE, RECORD, LineHeads
 from tracecorr.read.text import Text
 
 BLOCK_BYTES = 8 << 20
 # Lines looked at from the end of a block for one that starts a record.
 _LOOK_BACK = 4096
-_HEAD_BYTES = 1 << 16
+_MOST_LOST = 1 << 48
 
-_BODY = r"(?P<event>[^ :(+<]*)(?P<sep>: *|\(| -> |[ +]?[^<]* <-)?(?P<rest>.*)$"
-_GRAPH_LINE = r"^ *(?:\d+\.\d{6} +\| +)?\d+\) .*[|=]"
-_RECORD_START = re.compile(
-    rb"^ *" + INSTANCE.encode() + rb".{1,32}?-\d+ +(?:\( *(?:\d+|-+)\) +)?"
-    rb"\[\d{3,}\](?: +(?:[a-zA-Z0-9.#]{4,5} +)?)?\d+(?:\.\d+)?: "
-    rb"|^ *(?:\d+\.\d{6} +\| +)?\d+\) .*[|=]"
-)
-_HEAD_RECORD = re.compile(_RECORD_START.pattern, re.MULTILINE)
+GRAPH = r"^ *(?:\d+\.\d{6} +\| +)?\d+\) .*[|=]"
+_START = re.compile(RECORD.encode() + b"|" + GRAPH.encode(), re.MULTILINE)
 # The kernel's own note, and that of trace-cmd report.
-_LOST = (
-    rf"^ *{INSTANCE.replace('{2,}', '+')}CPU:(?P<lost_cpu>\d+) "
-    r"\[(?:LOST )?(?:(?P<lost>\d+) )?EVENTS(?: DROPPED)?\]"
-)
+_LOST = rf"^ *{INSTANCE.replace('{2,}', '+')}CPU:(?P<cpu>\d+) \[(?:LOST )?(?:(?P<count>\d+) )?EVENTS(?: DROPPED)?\]"
 _LOST_LINE = re.compile(_LOST.removeprefix("^").encode())
-# What is left of the prefix of a record where a few of its bytes are others: its task and CPU, or its time.
-_BROKEN = (
-    r"^.{1,40}-\d{1,7} +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\] "
-    r"|^.{6,60}[\[\]].{2,16}\d{1,9}\.\d{6}: \w"
-)
-# A line that ended early goes on with the next one that was written. What programs print may be anything.
-_HEAD = r"-\d{1,7} +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\](?: +[a-zA-Z0-9.#]{4,5})? +\d+\.\d{6,9}: "
-_GLUED_TEXT = r"\S {2,}\S+-\d{1,7} +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\]"
-_OF_PROGRAMS = (*MARKERS, "bprint", "bputs")
-_BRACKET = r"\[(\d{3,})\]"
-_REASONS = {"rest": "no_record_prefix", "broken": BROKEN_RECORD, "nul": NUL_BYTES}
 _HEADER = r"^#|^cpus=\d+\s*$|^ ?-{20,}\s*$|^\s*$"
+_WRITTEN = r"^# entries-in-buffer/entries-written: (\d+)/(\d+)(?: +#P:(\d+))?"
+# Perfetto's converter prints this one in front of every trace: it counts nothing.
+_MADE_UP = "entries-in-buffer/entries-written: 30624/30624   #P:4"
+# A line with a task and a time whose prefix is no whole one.
+_BROKEN = r"^.{1,40}-\d{1,7} .*\d\.\d{6}(?:\d{3})?: \w"
+# Events that print several lines: texts of programs; two lines; one line for each function of a stack.
+_FREE_TEXT = r"^(?:tracing_mark_write|print|bprint|bputs|0x[0-9a-f]{8,16})\b"
+_TWO_LINES, _STACK = "amdgpu_vm_update_ptes: ", "<stack trace>"
+_REASONS = {"rest": "no_record_prefix", "broken": BROKEN_RECORD}
 
 
 @dataclass
-class BlockText:
+class Lines:
     """Hold the lines of one block.
 
     Args:
@@ -70,49 +59,30 @@ class BlockText:
         """Return the bytes of each line with its line end."""
         return np.minimum(self.end + 1, self.text.stop) - self.start
 
-    def hollow(self) -> Ints:
-        """Return the lines with NULs in them: something that was never stored, and two halves of records."""
-        raw, stop = self.text.raw, self.text.stop
-        if raw.find(b"\0", self.text.start, stop) < 0:
-            return np.zeros(0, np.int64)
-        places = np.flatnonzero(self.text.bytes[self.text.start : stop] == 0) + self.text.start
-        return np.unique(np.searchsorted(self.start, places, "right") - 1)
-
-    def lines(self, rows: Mask) -> pl.DataFrame:
-        """Return `seq`, `offset`, `length`, `size` (with line end) and `line` of some lines."""
-        start, end = self.start[rows], self.end[rows]
-        # A file in another encoding must not stop the reader: bad bytes become U+FFFD.
-        lines = [self.text.read(a, b) for a, b in zip(start.tolist(), end.tolist(), strict=True)]
-        frame = pl.DataFrame({
-            "seq": np.flatnonzero(rows), "offset": start - self.text.start + self.offset, "length": end - start,
-            "size": self.sizes()[rows], "line": pl.Series(lines, dtype=pl.String),
-        })  # fmt: skip
-        return frame.with_columns(pl.col("line").str.strip_chars_end("\r"))
+    def strings(self, rows: Ints) -> pl.Series:
+        """Return some lines as text."""
+        return read_spans(self.text, self.start[rows], self.end[rows])
 
 
-@dataclass
-class BlockLines:
-    """Hold the records of one block and the account of its bytes.
-
-    Args:
-        lines: seq, offset, kind, line and others of the lines that were read as text.
-        losses: what notes between the lines tell.
-        damages: rows as in `losses`: between which records those lie that cannot be read, for each CPU of the block.
-    """
-
-    lines: pl.DataFrame
-    records: pl.DataFrame
-    graph: pl.DataFrame
-    ledger: pl.DataFrame
-    losses: pl.DataFrame
-    damages: pl.DataFrame
+def read_spans(text: Text, start: Ints, end: Ints) -> pl.Series:
+    """Return the text of ascending spans of a block; bytes that are no UTF-8 become U+FFFD."""
+    if not len(start):
+        return pl.Series(dtype=pl.String)
+    edges = np.column_stack([start, end]).ravel().astype(np.int64)
+    spans = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(text.raw)]
+    )
+    raw = pl.Series(spans).gather_every(2)
+    try:
+        strings = raw.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        strings = pl.Series([span.decode("utf-8", "replace") for span in raw], dtype=pl.String)
+    return strings.str.strip_chars_end("\r")
 
 
 def looks_like_ftrace_text(head: bytes) -> bool:
     """Tell whether the first bytes of a file are kernel trace text."""
-    if head.startswith(b"# tracer: "):
-        return True
-    return b"\0" not in head and (_HEAD_RECORD.search(head) is not None or find_prefix(head[:_HEAD_BYTES]) is not None)
+    return head.startswith(b"# tracer: ") or (b"\0" not in head and _START.search(head) is not None)
 
 
 def cut_blocks(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
@@ -147,7 +117,7 @@ def _cut(buffer: bytes, begin: int, size: int) -> int:
         start = buffer.rfind(b"\n", begin, end - 1) + 1
         if start <= begin:
             break
-        if _RECORD_START.match(buffer[start : min(end, start + 200)]):
+        if _START.match(buffer[start : min(end, start + 200)]):
             return _before_lost(buffer, begin, start)
         end = start
     return _before_lost(buffer, begin, last)
@@ -160,179 +130,211 @@ def _before_lost(buffer: bytes, begin: int, at: int) -> int:
     return at
 
 
-def read_lines(block: BlockText, rest: Mask, file: int, others: pl.DataFrame, prefix: Prefix) -> BlockLines:
-    """Return the records of the lines `rest` of a block, and the account of all its lines.
+def sort_lines(lines: Lines, heads: LineHeads) -> pl.DataFrame:
+    """Return what the lines that start no record are: `seq`, `line`, `kind`, and `owner` of those that go on with one.
 
-    Args:
-        block: the lines.
-        rest: which lines to read.
-        file: key of the file.
-        others: the records that the other lines are, with `offset`, `cpu`, `stamp_ns`.
-        prefix: the form of the records.
+    Kinds: `header`, `lost` (a note of the kernel), `graph` (of function_graph), `more` (of the record in line `owner`),
+    `broken` and `rest` (no records).
     """
-    frame = block.lines(rest)
-    frame = frame.with_columns(pl.col("line").str.extract_groups(prefix.pattern + _BODY).alias("m")).unnest("m")
-    frame = _attach_continuations(_mark_damages(frame.with_columns(_kinds().alias("kind")), block.hollow()))
-    records = _finish_records(frame.filter(pl.col("kind") == "record"), prefix)
-    graph = frame.filter(pl.col("kind") == "graph").select("seq", "offset", "length", "line")
-    losses, damages = _losses(frame, [records, others]), _list_damages(frame, [records, others])
-    read = block.sizes()[~rest]
-    ledger = _ledger(frame, losses, file, (len(read), int(read.sum())))
-    return BlockLines(frame, records, graph, ledger, losses, damages)
-
-
-def _kinds() -> pl.Expr:
+    others = np.delete(np.arange(len(lines.start)), heads.line)
     line = pl.col("line")
-    return (
-        pl.when(pl.col("cpu").is_not_null())
-        .then(pl.lit("record"))
-        .when(line.str.contains(_HEADER))
+    frame = pl.DataFrame({"seq": others, "line": lines.strings(others)}).with_columns(
+        kind=pl.when(line.str.contains(_HEADER))
         .then(pl.lit("header"))
         .when(line.str.contains(_LOST))
         .then(pl.lit("lost"))
-        .when(line.str.contains(_GRAPH_LINE))
+        .when(line.str.contains(GRAPH))
         .then(pl.lit("graph"))
         .otherwise(pl.lit("rest"))
     )
+    if (frame["kind"] == "rest").any():
+        frame = _attach_more(frame, lines, heads)
+    return frame
 
 
-def _mark_damages(frame: pl.DataFrame, hollow: Ints) -> pl.DataFrame:
-    """Return the lines with the kinds `nul` and `broken` where what is left of them are no records."""
-    kind, rest = frame["kind"], (frame["kind"] == "rest").arg_true()
-    broken = rest.filter(frame["line"].gather(rest).str.contains(_BROKEN))
-    glued = frame.select(_is_glued().arg_true()).to_series()
-    if broken.is_empty() and glued.is_empty() and not len(hollow):
-        return frame
-    kind = kind.scatter(broken, "broken").scatter(glued, "broken")
-    return frame.with_columns(kind.scatter(frame["seq"].is_in(hollow.tolist()).arg_true(), "nul"))
-
-
-def _is_glued() -> pl.Expr:
-    """Tell which records end early, in the beginning of the next line."""
-    twice = (pl.col("line").str.count_matches(_HEAD) > 1) & ~pl.col("event").is_in(_OF_PROGRAMS)
-    return (pl.col("kind") == "record") & (twice | pl.col("comm").str.contains(TWO_NAMES))
-
-
-def _list_damages(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return where records are damaged: from the one before them to the one behind.
-
-    One whose CPU is still told counts there; others may be any number, on every CPU, and so may those between a line
-    that ended early and the one behind it.
-    """
-    hurt = frame.filter(pl.col("kind").is_in(["broken", "nul"]))
-    stamps = stamps_of(records).drop_nulls()
-    if hurt.is_empty() or stamps.is_empty():
-        return schema.LOSSES.empty()
-    behind = stamps["offset"].search_sorted(hurt["offset"])
-    before = stamps["stamp_ns"].gather((behind.cast(pl.Int64) - 1).clip(0))
-    after = stamps["stamp_ns"].gather(behind.clip(0, stamps.height - 1))
-    one = (pl.col("kind") == "broken") & ~pl.col("line").str.contains(_GLUED_TEXT)
-    told = pl.when(one).then(pl.col("line").str.extract(_BRACKET).cast(pl.UInt16, strict=False))
-    # Behind the last record of a block nothing tells how far it goes: to the next one of its thread, at least.
-    spans = hurt.select(told.alias("cpu")).with_columns(before.alias("from_ns"), after.alias("to_ns")).with_columns(
-        pl.max_horizontal("to_ns", pl.col("from_ns") + 1)
-    )  # fmt: skip
-    known, unknown = spans.drop_nulls("cpu"), spans.filter(pl.col("cpu").is_null()).drop("cpu").unique()
-    counted = known.group_by("cpu", "from_ns", "to_ns").agg(count=pl.len().cast(pl.Int64))
-    anywhere = unknown.join(stamps.select("cpu").unique(), how="cross").with_columns(count=pl.lit(None, pl.Int64))
-    return schema.LOSSES.conform(pl.concat([counted, anywhere.select(counted.columns)]))
-
-
-def stamps_of(records: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return offset, cpu, stamp_ns of records, in the order of the file."""
-    columns = {"offset": pl.Int64, "cpu": pl.UInt16, "stamp_ns": pl.Int64}
-    return pl.concat([f.select(pl.col(c).cast(t) for c, t in columns.items()) for f in records]).sort("offset")
-
-
-def _attach_continuations(frame: pl.DataFrame) -> pl.DataFrame:
-    """Join lines without a prefix to the record before them; those without one stay `rest`."""
-    if not (frame["kind"] == "rest").any():
-        return frame
+def _attach_more(frame: pl.DataFrame, lines: Lines, heads: LineHeads) -> pl.DataFrame:
+    """Find the record that each further line belongs to: the one before it, if its event prints several lines."""
+    seq, is_rest = frame["seq"].to_numpy(), (frame["kind"] == "rest").to_numpy()
     # A blank line may lie in the middle of a text of several lines.
-    outer = (pl.col("kind") != "rest") & (pl.col("line") != "")
-    owner = pl.when(pl.col("kind") == "record").then(pl.col("offset")).when(outer).then(-1)
-    frame = frame.with_columns(owner.forward_fill().fill_null(-1).alias("owner"))
-    frame = frame.with_columns(
-        pl.when((pl.col("kind") == "rest") & (pl.col("owner") >= 0))
-        .then(pl.lit("more"))
-        .otherwise("kind")
-        .alias("kind")
-    )
-    more = frame.filter(pl.col("kind") == "more")
-    joined = more.group_by("owner").agg(
-        pl.col("line").str.join("\n").alias("tail"), (pl.col("offset") + pl.col("length")).max().alias("stop")
-    )
-    frame = frame.join(joined, left_on="offset", right_on="owner", how="left", maintain_order="left")
-    has = pl.col("tail").is_not_null()
+    ends = np.zeros(len(lines.start), np.bool_)
+    ends[seq[~is_rest & (frame["line"].str.strip_chars() != "").to_numpy()]] = True
+    place = np.arange(len(lines.start))
+    is_head = np.zeros(len(lines.start), np.bool_)
+    is_head[heads.line] = True
+    last = np.maximum.accumulate(np.where(is_head | ends, place, -1))[seq]
+    owned = is_rest & (last >= 0) & is_head[np.maximum(last, 0)]
+    at = np.searchsorted(heads.line, last[owned])
+    bodies = frame.filter(pl.Series(owned)).select(
+        "seq", "line", owner=pl.Series(last[owned], dtype=pl.Int64),
+        body=pl.Series(read_bodies(lines, heads)).gather(pl.Series(at, dtype=pl.UInt32)),
+    )  # fmt: skip
+    body = pl.col("body")
+    more = bodies.filter(
+        body.str.contains(_FREE_TEXT)
+        | body.str.starts_with(_TWO_LINES) & (pl.col("seq") == pl.col("owner") + 1)
+        | body.str.starts_with(_STACK) & pl.col("line").str.starts_with(" => ")
+    ).select("seq", "owner")
+    frame = frame.join(more, on="seq", how="left", maintain_order="left")
+    rest, broken = pl.col("kind") == "rest", pl.col("line").str.contains(_BROKEN)
     return frame.with_columns(
-        pl.when(has).then(pl.col("rest") + "\n" + pl.col("tail")).otherwise("rest").alias("rest"),
-        pl.when(has).then(pl.col("stop") - pl.col("offset")).otherwise("length").alias("length"),
-    ).drop("tail", "stop", "owner")
-
-
-def _finish_records(frame: pl.DataFrame, prefix: Prefix) -> pl.DataFrame:
-    return frame.select(
-        "seq",
-        "offset",
-        "length",
-        prefix.stamp_ns().alias("stamp_ns"),
-        prefix.whole("cpu").cast(pl.UInt16, strict=False),
-        prefix.whole("tid"),
-        pl.col("pid").str.to_integer(strict=False).cast(pl.UInt32, strict=False),
-        pl.col("comm"),
-        pl.col("event"),
-        pl.col("sep").fill_null(""),
-        pl.col("rest"),
-        pl.col("frac").is_null().alias("whole"),
+        kind=pl.when(rest & pl.col("owner").is_not_null())
+        .then(pl.lit("more"))
+        .when(rest & broken)
+        .then(pl.lit("broken"))
+        .otherwise("kind")
     )
 
 
-def _losses(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return the gaps; one ends at the next record of its CPU and starts after the last one before it."""
-    lost = frame.filter(pl.col("kind") == "lost")
-    if lost.is_empty():
-        return schema.LOSSES.empty()
-    stamps = stamps_of(records)
-    rows = [_gap(stamps, offset, line) for offset, line in lost.select("offset", "line").iter_rows()]
-    return pl.DataFrame(rows, schema=schema.LOSSES.schema)
+def read_bodies(lines: Lines, heads: LineHeads) -> pl.Series:
+    """Return the text behind the prefix of each record, on its first line."""
+    return read_spans(lines.text, heads.body, lines.end[heads.line])
 
 
-def _gap(records: pl.DataFrame, offset: int, line: str) -> dict[str, object]:
-    found = re.match(_LOST, line)
-    cpu = int(found["lost_cpu"]) if found else None
-    stamps = records.filter(pl.col("cpu") == cpu)
-    before = stamps.filter(pl.col("offset") < offset)["stamp_ns"]
-    after = stamps.filter(pl.col("offset") > offset)["stamp_ns"]
-    return {
-        "source": "ftrace",
-        "cpu": cpu if cpu is not None and cpu < 1 << 16 else None,
-        "from_ns": before[-1] if len(before) else None,
-        "to_ns": after[0] if len(after) else None,
-        "count": count_lost(int(found["lost"])) if found and found["lost"] else None,
-    }
+def count_lines(others: pl.DataFrame, lines: Lines, records: int, file: int) -> pl.DataFrame:
+    """Return the ledger of a block.
 
-
-def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int, others: tuple[int, int]) -> pl.DataFrame:
-    is_no_record = pl.col("kind").is_in(list(_REASONS))
-    # Headers, notes of losses and what a record goes on with are bytes of the file, but no records.
-    counted = pl.col("kind").is_in(["record", "graph", *_REASONS])
-    account = (
-        frame.group_by(
-            pl.when(is_no_record).then(pl.lit("skipped")).otherwise(pl.lit("used")).alias("outcome"),
-            pl.col("kind").replace_strict(_REASONS, default="").alias("reason"),
-        )
-        .agg(counted.sum().alias("records"), pl.col("size").sum().alias("bytes"))
-        .select("outcome", "reason", "records", "bytes")
+    Args:
+        others: the lines that start no record (`sort_lines`).
+        lines: all lines.
+        records: how many start one.
+        file: key of the file.
+    """
+    sizes = lines.sizes()
+    kinds = others.with_columns(size=pl.Series(sizes[others["seq"].to_numpy()], dtype=pl.Int64))
+    account = kinds.group_by(pl.col("kind").replace_strict(_REASONS, default="").alias("reason")).agg(
+        # Headers, notes of losses and what a record goes on with are bytes of the file, but no records.
+        records=pl.col("kind").is_in(["graph", *_REASONS]).sum().cast(pl.Int64),
+        bytes=pl.col("size").sum(),
     )
-    used = pl.DataFrame([("used", "", *others)], schema=account.schema, orient="row")
-    account = pl.concat([used, account]).group_by("outcome", "reason").agg(pl.col("records", "bytes").sum())
-    account = account.filter(pl.col("records") + pl.col("bytes") > 0)
-    account = schema.LEDGER.conform(account.with_columns(pl.lit(file).alias("file"), pl.lit("ftrace").alias("source")))
-    return pl.concat([account, book_lost(losses, file)])
+    own = pl.DataFrame({"reason": [""], "records": [records], "bytes": [int(sizes.sum()) - int(kinds["size"].sum())]})
+    account = pl.concat([own, account]).group_by("reason", maintain_order=True).agg(pl.col("records", "bytes").sum())
+    account = account.filter(pl.col("records") + pl.col("bytes") > 0).with_columns(
+        outcome=pl.when(pl.col("reason") == "").then(pl.lit("used")).otherwise(pl.lit("skipped")),
+        file=pl.lit(file), source=pl.lit("ftrace"),
+    )  # fmt: skip
+    return schema.LEDGER.conform(account)
 
 
-def book_lost(losses: pl.DataFrame, file: int) -> pl.DataFrame:
+def count_losses(losses: pl.DataFrame, file: int) -> pl.DataFrame:
     """Return the row of the ledger for records that the kernel lost."""
     count = int(losses["count"].fill_null(1).sum())
     row = {"file": file, "source": "ftrace", "outcome": "lost", "reason": "ring_buffer_overrun", "records": count}
     return schema.LEDGER.conform(pl.DataFrame([{**row, "bytes": 0}] if count else [], schema=schema.LEDGER.schema))
+
+
+class Losses:
+    """Find what notes between the records and the headers tell, block by block."""
+
+    def __init__(self) -> None:
+        self._last = pl.DataFrame(schema={"seq": pl.Int64, "cpu": pl.UInt16, "stamp_ns": pl.Int64})
+        self._trace: _Header | None = None
+
+    def find(self, others: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
+        """Return the losses that a block tells, dated by the records of the same CPU before and behind each note.
+
+        Args:
+            others: the lines that start no record (`sort_lines`).
+            records: all records of the block, in order: `seq`, `cpu`, `stamp_ns`.
+        """
+        known = pl.concat([self._last, records.select("seq", "cpu", "stamp_ns").drop_nulls()])
+        rows = self._read_headers(others, known)
+        self._last = known.group_by("cpu").last().select(pl.lit(-1, pl.Int64).alias("seq"), "cpu", "stamp_ns")
+        return pl.concat([_read_notes(others, known), pl.DataFrame(rows, schema=schema.LOSSES.schema)])
+
+    def finish(self, *, torn: bool) -> pl.DataFrame:
+        """Return the losses of the last header; if the file is `torn`, a line without its end is one more record."""
+        rows = self._trace.list_losses(torn) if self._trace else []
+        self._trace = None
+        return pl.DataFrame(rows, schema=schema.LOSSES.schema)
+
+    def _read_headers(self, others: pl.DataFrame, records: pl.DataFrame) -> list[dict[str, object]]:
+        """Count the records behind each header; a text may hold several traces, each with its own."""
+        found = others.filter(pl.col("kind") == "header").select("seq", pl.col("line").str.extract_groups(_WRITTEN))
+        found = found.unnest("line").filter(pl.col("1").is_not_null())
+        lines = dict(others.select("seq", "line").filter(pl.col("seq").is_in(found["seq"].implode())).iter_rows())
+        rows: list[dict[str, object]] = []
+        start = -1
+        for seq, present, written, online in [*found.iter_rows(), (1 << 62, None, None, None)]:
+            if self._trace:
+                self._trace.add(records.filter(pl.col("seq").is_between(start + 1, seq - 1)), others, start, seq)
+            if present is not None:
+                rows += self.finish(torn=False).to_dicts()
+                is_made_up = _MADE_UP in lines[seq]
+                self._trace = None if is_made_up else _Header(int(present), int(written), int(online or 0))
+            start = seq
+        return rows
+
+
+@dataclass
+class _Header:
+    """Hold what one header tells, and what came behind it.
+
+    Args:
+        present, written: records that lie in the buffers, and that were written into them, of all CPUs.
+        online: how many CPUs there are; 0 = not told.
+        entries: lines that may be records.
+        is_noted: whether notes between the records tell of losses: the buffers were written while they were read.
+        firsts: stamp of the first record of each CPU.
+    """
+
+    present: int
+    written: int
+    online: int
+    entries: int = 0
+    is_noted: bool = False
+    firsts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, records: pl.DataFrame, others: pl.DataFrame, start: int, stop: int) -> None:
+        """Take the records and the other lines between two lines of a block."""
+        firsts = records.group_by("cpu").agg(pl.col("stamp_ns").min())
+        self.firsts = {**dict(firsts.iter_rows()), **self.firsts}
+        kinds = others.filter(pl.col("seq").is_between(start + 1, stop - 1))["kind"]
+        # A line of function_graph may be two records.
+        self.entries += records.height + int(kinds.is_in(["rest", "broken", "more"]).sum())
+        self.entries += 2 * int((kinds == "graph").sum())
+        self.is_noted |= bool((kinds == "lost").any())
+
+    def list_losses(self, torn: bool) -> list[dict[str, object]]:
+        """Return what was overwritten before the records, and how many the text does not hold, wherever they were."""
+        rows: list[dict[str, object]] = []
+        if self.present < self.written:
+            until = max(self.firsts.values(), default=None)
+            rows.append({"source": "ftrace", "to_ns": until, "count": _count_lost(self.written - self.present)})
+        # The file of one CPU has a header of all of them.
+        is_whole = len(self.firsts) > 1 or self.online == 1
+        if is_whole and not self.is_noted and self.present > self.entries + torn:
+            rows.append({"source": "ftrace", "count": _count_lost(self.present - self.entries - torn)})
+        return rows
+
+
+def _read_notes(others: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
+    notes = others.filter(pl.col("kind") == "lost")
+    if notes.is_empty():
+        return schema.LOSSES.empty()
+    found = notes.select("seq", pl.col("line").str.extract_groups(_LOST)).unnest("line").with_columns(
+        pl.col("cpu").str.to_integer(strict=False).cast(pl.UInt16, strict=False),
+        pl.col("count").str.to_integer(dtype=pl.Int64, strict=False),
+        source=pl.lit("ftrace"),
+    )  # fmt: skip
+    sides: tuple[tuple[str, Literal["backward", "forward"]], ...] = (("from_ns", "backward"), ("to_ns", "forward"))
+    for name, strategy in sides:
+        side = records.select("seq", "cpu", pl.col("stamp_ns").alias(name)).sort("seq")
+        found = found.join_asof(side, on="seq", by="cpu", strategy=strategy, check_sortedness=False)
+    return schema.LOSSES.conform(
+        found.drop("seq").with_columns(pl.when(pl.col("count") < _MOST_LOST).then("count").alias("count"))
+    )
+
+
+def _count_lost(lost: int) -> int | None:
+    """Return how many records are said to be lost; None where no trace can have lost so many."""
+    return lost if lost < _MOST_LOST else None
+
+
+def own_lines(lines: Lines, heads: LineHeads, others: pl.DataFrame) -> Ints:
+    """Return where each record ends: with the last line that belongs to it."""
+    end = lines.end[heads.line].copy()
+    if "owner" in others.columns:
+        more = others.filter(pl.col("kind") == "more").group_by("owner").agg(pl.col("seq").max())
+        at = np.searchsorted(heads.line, more["owner"].to_numpy())
+        end[at] = lines.end[more["seq"].to_numpy()]
+    return end

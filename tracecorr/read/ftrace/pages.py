@@ -12,15 +12,20 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.read.digits import Ints, Words
-from tracecorr.read.ftrace import halves as hv
-from tracecorr.read.ftrace.formats import PageTrace, page_layout, parse_formats, probed_functions, saved_names
-from tracecorr.read.ftrace.halves import number_values
+from tracecorr.read.ftrace import events as ev
+from tracecorr.read.ftrace.events import number_values
+from tracecorr.read.ftrace.formats import (
+    PageTrace,
+    Symbols,
+    page_layout,
+    parse_formats,
+    probed_functions,
+    saved_names,
+)
 from tracecorr.read.ftrace.pairing import Pairer
-from tracecorr.read.ftrace.payloads import SHORT, Names, Payloads, Skipped
-from tracecorr.read.ftrace.prefixes import in_ns
+from tracecorr.read.ftrace.payloads import SHORT, Payloads, Skipped
 from tracecorr.read.ftrace.ring import word_view
-from tracecorr.read.ftrace.streams import Account, CpuPages, Gap, Window, next_window
-from tracecorr.read.ftrace.symbols import Symbols, parse_printk_formats
+from tracecorr.read.ftrace.streams import Account, CpuPages, Window, next_window
 
 # Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
 PAGES_AT_A_TIME = 2048
@@ -56,7 +61,7 @@ def read_ftrace_pages(
     yield Block(
         events=reader.pairer.finish(),
         ledger=torn_ends(cpus, "torn_page"),
-        losses=reader.scale_losses(_stats_losses(trace, cpus, reader)),
+        losses=_stats_losses(trace, cpus, reader),
     )
 
 
@@ -81,8 +86,8 @@ class RecordReader:
     """Keep what one window tells about the next: open calls, numbers of records, names of threads."""
 
     def __init__(self, trace: PageTrace, clock: str, cpus: Sequence[CpuFile]) -> None:
-        names = Names(probed_functions(trace.probes), Symbols(trace.kallsyms), parse_printk_formats(trace.printk))
-        self._payloads = Payloads(parse_formats(trace.formats), names)
+        symbols = Symbols(trace.kallsyms)
+        self._payloads = Payloads(parse_formats(trace.formats), probed_functions(trace.probes), symbols)
         self._comms = {0: "<idle>", **saved_names(trace.cmdlines)}
         self._tgids = {
             tid: int(tgid) for tid, tgid in saved_names(trace.tgids).items() if _TGID.fullmatch(tgid.strip())
@@ -100,23 +105,15 @@ class RecordReader:
     def read(self, window: Window) -> Block:
         """Return the rows of one window."""
         kinds, base, data, length = self._base(window)
-        batch = hv.Batch()
+        batch = ev.Batch()
         skipped = self._payloads.add(batch, window.flat, kinds, base, data, length)
-        told = [gap for gap in window.gaps if gap.told]
-        self.gaps.update(gap.place for gap in told)
-        losses = self._losses_of(told)
-        # What damage took is booked as such, but no call is whole over it either.
-        events, args = self.pairer.feed(batch, self._losses_of(window.gaps))
-        return Block(events=events, args=args, ledger=self._ledger(window, skipped), losses=self.scale_losses(losses))
-
-    def _losses_of(self, gaps: list[Gap]) -> pl.DataFrame:
-        return _losses(
-            (self._cpus[gap.place].cpu, gap.before, gap.after, gap.lost if gap.lost >= 0 else None) for gap in gaps
+        self.gaps.update(gap.place for gap in window.gaps)
+        losses = _losses(
+            (self._cpus[gap.place].cpu, gap.before, gap.after, gap.lost if gap.lost >= 0 else None)
+            for gap in window.gaps
         )
-
-    def scale_losses(self, losses: pl.DataFrame) -> pl.DataFrame:
-        """Return losses with their stamps in nanoseconds, as those of the events are."""
-        return losses.with_columns(in_ns(pl.col("from_ns", "to_ns"), self.pairer.unit_ns))
+        events, args = self.pairer.feed(batch)
+        return Block(events=events, args=args, ledger=self._ledger(window, skipped), losses=losses)
 
     def _base(self, window: Window) -> tuple[Ints, pl.DataFrame, Ints, Ints]:
         """Return event ids, base columns, start and length of the payloads; by event, then by time."""
@@ -161,7 +158,7 @@ class RecordReader:
         self.counts += counts
         lost = np.zeros(len(self._cpus), np.int64)
         for gap in window.gaps:
-            lost[gap.place] += max(gap.lost, 1) if gap.told else 0
+            lost[gap.place] += max(gap.lost, 1)
         for index, cpu in enumerate(self._cpus):
             left_out = skipped.of_file(cpu.file)
             rows += _accounts(cpu, window.accounts[index], int(counts[index]), left_out)

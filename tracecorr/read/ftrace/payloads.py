@@ -4,39 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from tracecorr.read.digits import Ints, Words
-from tracecorr.read.ftrace import halves as hv
-from tracecorr.read.ftrace.bprint import format_binary
-from tracecorr.read.ftrace.formats import Field, Format
+from tracecorr.read.ftrace import events as ev
+from tracecorr.read.ftrace.formats import INSIDE, Field, Format, Symbols
 from tracecorr.read.ftrace.markers import add_marker_texts, add_printk
 from tracecorr.read.ftrace.ring import Bytes, word_view
-from tracecorr.read.ftrace.symbols import INSIDE, Symbols
-from tracecorr.read.ftrace.syscalls import syscall_of
+from tracecorr.read.ftrace.tracepoints import PRINTED_NAMES, UNSET_FIELDS
 
 # Id of records that are too short to hold one.
 SHORT = 0xFFFF
 _DRIVER_GROUPS = ("kfd", "amdgpu")
 _KERNEL = 1 << 63
 _NAMED = {"function": pl.String, "module": pl.String}
-# Fields whose binary name differs from the name that the event prints.
-_PRINTED = {
-    "sched_process_fork": {"parent_comm": "comm", "parent_pid": "pid"},
-    "drm_sched_job": {"name": "ring"},
-    "drm_run_job": {"name": "ring"},
-    "drm_sched_job_queue": {"name": "ring"},
-    "drm_sched_job_run": {"name": "ring"},
-    "drm_sched_job_wait_dep": {"name": "ring", "ctx": "context", "seqno": "seq"},
-    "amdgpu_cs_ioctl": {"sched_job_id": "sched_job", "ring": "ring_name"},
-    "amdgpu_sched_run_job": {"sched_job_id": "sched_job", "ring": "ring_name"},
-}
-# The driver never sets this field (amdgpu_trace.h, Linux 4.12 to 7.2): `context` and `seqno` name the fence.
-_UNSET = {"amdgpu_cs_ioctl": "fence"}
 _MASKS = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: (1 << 64) - 1}
 
 
@@ -107,7 +91,7 @@ class Rows:
 
     def frame(self, event: Format, wanted: Iterable[str] | None = None) -> tuple[pl.DataFrame, list[str]]:
         """Return the wide frame of an event (`u_X`, `t_X` per field) and its keys; `wanted` = only these."""
-        renamed = _PRINTED.get(event.name, {})
+        renamed = PRINTED_NAMES.get(event.name, {})
         columns, keys = [], []
         for field in event.fields:
             key = renamed.get(field.name, field.name)
@@ -126,28 +110,19 @@ class Rows:
         return self.base.with_columns(columns), keys
 
 
-@dataclass(frozen=True)
-class Names:
-    """Hold what the recording says about addresses and probes.
+class Payloads:
+    """Add the records of a window to a `Batch`, event by event.
 
     Args:
+        formats: by event id.
         probed: function behind each probe event.
         symbols: functions by address.
-        formats: formats of trace_printk by address.
     """
 
-    probed: Mapping[str, str]
-    symbols: Symbols
-    formats: Mapping[int, str]
+    def __init__(self, formats: Mapping[int, Format], probed: Mapping[str, str], symbols: Symbols) -> None:
+        self._formats, self._probed, self._symbols = formats, probed, symbols
 
-
-class Payloads:
-    """Add the records of a window to a `Batch`, event by event."""
-
-    def __init__(self, formats: Mapping[int, Format], names: Names) -> None:
-        self._formats, self._names = formats, names
-
-    def add(self, batch: hv.Batch, flat: Bytes, kinds: Ints, base: pl.DataFrame, data: Ints, length: Ints) -> Skipped:
+    def add(self, batch: ev.Batch, flat: Bytes, kinds: Ints, base: pl.DataFrame, data: Ints, length: Ints) -> Skipped:
         """Add all records, given in the order of their event ids; return what cannot be used."""
         skipped = Skipped()
         edges = np.flatnonzero(np.diff(kinds)) + 1
@@ -157,7 +132,7 @@ class Payloads:
                 self._add_event(batch, rows, int(kinds[start]), skipped)
         return skipped
 
-    def _add_event(self, batch: hv.Batch, rows: Rows, kind: int, skipped: Skipped) -> None:
+    def _add_event(self, batch: ev.Batch, rows: Rows, kind: int, skipped: Skipped) -> None:
         event = self._formats.get(kind)
         if event is None:
             skipped.add("short_record" if kind == SHORT else "unknown_event_id", rows.base)
@@ -169,7 +144,7 @@ class Payloads:
         if len(rows.data):
             self._choose(event)(batch, rows, event)
 
-    def _choose(self, event: Format) -> Callable[[hv.Batch, Rows, Format], None]:
+    def _choose(self, event: Format) -> Callable[[ev.Batch, Rows, Format], None]:
         names = {f.name for f in event.fields}
         if event.system == "syscalls" and event.name.startswith("sys_enter_"):
             return _enter
@@ -184,139 +159,123 @@ class Payloads:
         return _event
 
     @property
-    def _own(self) -> dict[str, Callable[[hv.Batch, Rows, Format], None]]:
+    def _own(self) -> dict[str, Callable[[ev.Batch, Rows, Format], None]]:
         """Return what reads the kernel's own events."""
         return {
             "function": self._function, "funcgraph_entry": self._graph, "funcgraph_exit": self._graph,
-            "print": self._print, "bprint": self._bprint, "bputs": self._bputs, "raw_data": _raw_marker,
+            "print": self._print, "raw_data": _raw_marker,
         }  # fmt: skip
 
-    def _probe(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+    def _probe(self, batch: ev.Batch, rows: Rows, event: Format) -> None:
         frame, keys = rows.frame(event)
         back = "__probe_func" in keys
         keys = [k for k in keys if not k.startswith("__probe")]
         site = "__probe_func" if back else "__probe_ip"
         frame = frame.with_columns(self._name_probed(event, rows.numbers(event, site)))
-        frame = frame.with_columns(pl.when(hv.value_of(frame, site) >= _KERNEL).then("function").alias("function"))
-        hv.add_hits(batch, frame, event.name, keys, is_return=back)
+        frame = frame.with_columns(pl.when(ev.value_of(frame, site) >= _KERNEL).then("function").alias("function"))
+        ev.add_hits(batch, frame, event.name, keys, is_return=back)
 
     def _name_probed(self, event: Format, site: Words) -> pl.DataFrame:
         """Return `function` and `module` of the sites of a probe: by definition, else by the kernel's symbols."""
-        defined = self._names.probed.get(event.name)
+        defined = self._probed.get(event.name)
         if defined:
             one = pl.DataFrame({"function": [defined], "module": [None]}, schema=_NAMED)
             return one[np.zeros(len(site), np.uint32)]
         # Its own name is the next best, and whoever defined it may have put it into a group that is called like the
         # driver.
-        name = hv.base_name(event.name)
+        name = ev.base_name(event.name)
         group = pl.lit(event.system if event.system in _DRIVER_GROUPS else None, pl.String)
         known = ~pl.col("function").str.starts_with("0x")
-        return self._names.symbols.names(site).select(
+        return self._symbols.names(site).select(
             pl.when(known).then("function").otherwise(pl.lit(name)).alias("function"),
             pl.when(known).then(pl.coalesce("module", group)).otherwise(group).alias("module"),
         )
 
-    def _function(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+    def _function(self, batch: ev.Batch, rows: Rows, event: Format) -> None:
         address = rows.numbers(event, "ip")
-        hv.add_function(batch, rows.base.with_columns(self._names.symbols.names(address)))
+        ev.add_function(batch, rows.base.with_columns(self._symbols.names(address)))
 
-    def _graph(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+    def _graph(self, batch: ev.Batch, rows: Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("depth", "calltime", "rettime"))
         if "u_depth" not in frame.columns:
             return _event(batch, rows, event)
-        frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "func")))
+        frame = frame.with_columns(self._symbols.names(rows.numbers(event, "func")))
         # Both times come from another clock than the record: their difference is right, they are not.
-        dur_ns = (hv.value_of(frame, "rettime") - hv.value_of(frame, "calltime")).reinterpret(signed=True)
+        dur_ns = (ev.value_of(frame, "rettime") - ev.value_of(frame, "calltime")).reinterpret(signed=True)
         frame = frame.with_columns(dur_ns=dur_ns)
         is_exit = event.name == "funcgraph_exit"
-        hv.add_graph(batch, frame, pl.col("u_depth"), pl.col("dur_ns"), is_exit=is_exit)
-        return hv.add_durations(batch, frame, of_exit=True) if is_exit else None
+        ev.add_graph(batch, frame, pl.col("u_depth"), pl.col("dur_ns"), is_exit=is_exit)
+        return ev.add_durations(batch, frame, of_exit=True) if is_exit else None
 
-    def _print(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+    def _print(self, batch: ev.Batch, rows: Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("buf",))
         if "t_buf" not in frame.columns:
             return _event(batch, rows, event)
-        frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "ip"), INSIDE))
-        return self._add_texts(batch, frame, pl.col("t_buf"))
-
-    def _bprint(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
-        buffer = next((f.offset for f in event.fields if f.name == "buf"), 24)
-        formats = [self._names.formats.get(at) for at in rows.numbers(event, "fmt").tolist()]
-        spans = zip(formats, (rows.data + buffer).tolist(), (rows.data + rows.length).tolist(), strict=True)
-        texts = [f"(unknown format) {rows.flat[a:b].tobytes().hex()}" if known is None
-                 else format_binary(known, rows.flat[a:b].tobytes()) for known, a, b in spans]  # fmt: skip
-        frame = rows.base.with_columns(self._names.symbols.names(rows.numbers(event, "ip"), INSIDE))
-        self._add_texts(batch, frame, pl.Series(texts, dtype=pl.String))
-
-    def _bputs(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
-        texts = [self._names.formats.get(at, hex(at)) for at in rows.numbers(event, "str").tolist()]
-        frame = rows.base.with_columns(self._names.symbols.names(rows.numbers(event, "ip"), INSIDE))
-        self._add_texts(batch, frame, pl.Series(texts, dtype=pl.String))
-
-    def _add_texts(self, batch: hv.Batch, frame: pl.DataFrame, text: pl.Expr | pl.Series) -> None:
-        """Add texts: those of a driver under the function that wrote them, all others as markers."""
-        frame = frame.with_columns(text.str.strip_chars_end("\n").alias("rest"), pl.col("function").alias("event"))
+        frame = frame.with_columns(self._symbols.names(rows.numbers(event, "ip"), INSIDE))
+        # Texts of a driver stand under the function that wrote them, all others are markers.
+        text = pl.col("t_buf").str.strip_chars_end("\n").alias("rest")
+        frame = frame.with_columns(text, pl.col("function").alias("event"))
         ours = pl.col("function").str.contains("^(?:0x|tracing_mark_write)")
         add_marker_texts(batch, frame.filter(ours))
-        add_printk(batch, frame.filter(~ours))
+        return add_printk(batch, frame.filter(~ours))
 
 
-def _raw_marker(batch: hv.Batch, rows: Rows, event: Format) -> None:
+def _raw_marker(batch: ev.Batch, rows: Rows, event: Format) -> None:
     numbers = [format(number, "x") for number in rows.numbers(event, "id").tolist()]
     data = zip(numbers, (rows.data + 12).tolist(), (rows.data + rows.length).tolist(), strict=True)
     texts = [f"# {number} buf: {rows.flat[a:b].tobytes().hex(' ')}" for number, a, b in data]
     add_marker_texts(batch, rows.base.with_columns(pl.Series("rest", texts, dtype=pl.String)))
 
 
-def _raw_enter(batch: hv.Batch, rows: Rows, event: Format) -> None:
+def _raw_enter(batch: ev.Batch, rows: Rows, event: Format) -> None:
     start = next((f.offset for f in event.fields if f.name == "args"), 16)
     for name, keys, part in _raw_calls(rows, event):
         fields = [Field(key, "", start + 8 * i, 8, signed=False) for i, key in enumerate(keys)]
-        wanted = hv.used_fields(name, keys)
+        wanted = ev.used_fields(name, keys)
         columns = [pl.Series(f"u_{f.name}", part.ints(f)) for f in fields if f.name in wanted]
-        hv.add_syscall_enter(batch, part.base.with_columns(columns), name, keys, is_raw=True)
+        ev.add_syscall_enter(batch, part.base.with_columns(columns), name, keys, is_raw=True)
 
 
-def _raw_exit(batch: hv.Batch, rows: Rows, event: Format) -> None:
+def _raw_exit(batch: ev.Batch, rows: Rows, event: Format) -> None:
     for name, _, part in _raw_calls(rows, event):
         frame, keys = part.frame(event, ("ret",))
         if keys:
-            hv.add_syscall_exit(batch, frame, name, is_raw=True)
+            ev.add_syscall_exit(batch, frame, name, is_raw=True)
 
 
 def _raw_calls(rows: Rows, event: Format) -> Iterator[tuple[str, list[str], Rows]]:
     """Yield name, arguments and records of each system call among records that tell its number."""
-    distinct, codes = hv.number_values(rows.numbers(event, "id"))
+    distinct, codes = ev.number_values(rows.numbers(event, "id"))
     for code, number in enumerate(distinct.view(np.int64).tolist()):
-        name, keys = syscall_of(number)
+        name, keys = ev.syscall_of(number)
         yield name, keys, rows.select(codes == code)
 
 
-def _enter(batch: hv.Batch, rows: Rows, event: Format) -> None:
+def _enter(batch: ev.Batch, rows: Rows, event: Format) -> None:
     name = event.name.removeprefix("sys_enter_")
     names = [f.name for f in event.fields if f.name != "__syscall_nr"]
     # From 7.2 on the text behind a path pointer is a field `__NAME_val`.
     path = next((n for n in names if n.startswith("__") and n.endswith("_val")), None)
     keys = [n for n in names if not n.startswith("__")]
-    wanted = hv.used_fields(name, keys)
+    wanted = ev.used_fields(name, keys)
     frame, keys = rows.frame(event, {*wanted, path} if path else wanted)
     if path and f"t_{path}" in frame.columns:
         frame = frame.rename({f"t_{path}": "t_path"})
         keys = [*(k for k in keys if k != path), "path"]
-    hv.add_syscall_enter(batch, frame, name, keys)
+    ev.add_syscall_enter(batch, frame, name, keys)
 
 
-def _exit(batch: hv.Batch, rows: Rows, event: Format) -> None:
+def _exit(batch: ev.Batch, rows: Rows, event: Format) -> None:
     frame, keys = rows.frame(event, ("ret",))
     if keys:
-        hv.add_syscall_exit(batch, frame, event.name.removeprefix("sys_exit_"))
+        ev.add_syscall_exit(batch, frame, event.name.removeprefix("sys_exit_"))
 
 
-def _event(batch: hv.Batch, rows: Rows, event: Format) -> None:
+def _event(batch: ev.Batch, rows: Rows, event: Format) -> None:
     frame, keys = rows.frame(event)
-    keys = [k for k in keys if "context" not in keys or k != _UNSET.get(event.name)]
+    keys = [k for k in keys if "context" not in keys or k != UNSET_FIELDS.get(event.name)]
     for first, second, key in (("fence_context", "fence_seqno", "fence"), ("ctx", "seqno", "depends_fence")):
         if "fence_context" in keys and {f"u_{first}", f"u_{second}"} <= set(frame.columns):
             frame = frame.with_columns(pl.format("{}:{}", f"u_{first}", f"u_{second}").alias(f"t_{key}"))
             keys = [*(k for k in keys if k not in (first, second)), key]
-    hv.add_event(batch, frame, event.name, keys)
+    ev.add_event(batch, frame, event.name, keys)

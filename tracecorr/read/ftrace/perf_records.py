@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from tracecorr.model.parts import Block
 from tracecorr.read.digits import Ints
-from tracecorr.read.ftrace.formats import Format, PageTrace, parse_formats
+from tracecorr.read.ftrace.formats import Format, PageTrace, parse_formats, render_event
 from tracecorr.read.ftrace.pages import RecordReader, torn_ends
 from tracecorr.read.ftrace.ring import SLACK, Bytes, Records, word_view
-from tracecorr.read.ftrace.shown import render_event
 from tracecorr.read.ftrace.streams import Account, Gap, Window
 
 # Types of perf's records (perf_event.h).

@@ -41,9 +41,6 @@ class CpuPages:
         self.ended = False
         self.first_stamp: int | None = None
         self.last_stamp: int | None = None
-        # Where damage began that no record has ended yet.
-        self.damages: list[int | None] = []
-        self._cut_told = False
 
     def fill(self, pages: int) -> None:
         """Read until `pages` pages are here or the file ends; nothing while half of them are left."""
@@ -68,12 +65,6 @@ class CpuPages:
     def torn(self) -> int:
         """Return the bytes at the end of the file that are no whole page."""
         return len(self._buffer) % self.page_size if self.ended else 0
-
-    def is_cut_here(self) -> bool:
-        """Tell, once, that all pages are used up and the file ends inside of the next one."""
-        is_new = not self._cut_told and self.ended and 0 < len(self._buffer) < self.page_size
-        self._cut_told |= is_new
-        return is_new
 
     def take(self, count: int) -> bytes:
         """Return the first `count` pages; they stay here until `release`."""
@@ -114,14 +105,12 @@ class Gap(NamedTuple):
         place: of the CPU among all of them.
         lost: records; -1 where their number is not told.
         before, after: stamps of the records around them.
-        told: whether the trace itself tells of them; else damage took their place.
     """
 
     place: int
     lost: int
     before: int | None
     after: int | None
-    told: bool = True
 
 
 @dataclass
@@ -214,7 +203,6 @@ class _Cut:
         """Mark what stays behind, tell the gaps, and let the CPU drop the pages that are used up."""
         begin, end = (int(e) for e in self._edges[index : index + 2])
         if begin == end:
-            self._end_damages(index, cpu, None, gaps)
             return Account()
         first, last_page, last = (int(r) for r in np.searchsorted(self._records.page, (begin, end - 1, end)))
         stamps = self._records.stamp
@@ -227,9 +215,7 @@ class _Cut:
         if stop > first + cpu.skip:
             cpu.first_stamp = int(stamps[first + cpu.skip]) if cpu.first_stamp is None else cpu.first_stamp
             cpu.last_stamp = int(stamps[stop - 1])
-        self._damages(index, cpu, (begin, used_up), (first, last), gaps)
         cpu.release(used_up - begin, 0 if stop == last else stop - last_page)
-        self._end_damages(index, cpu, None, gaps)
         return self._account(begin, used_up)
 
     def _gaps(self, index: int, cpu: CpuPages, pages: tuple[int, int], gaps: list[Gap]) -> None:
@@ -237,31 +223,6 @@ class _Cut:
             first, before = np.searchsorted(self._records.page, (int(self._edges[index]), page)).tolist()
             stamp = int(self._records.stamp[before - 1]) if before > first else cpu.last_stamp
             gaps.append(Gap(index, int(self._heads.missed[page]), stamp, int(self._heads.stamp[page])))
-
-    def _damages(
-        self, index: int, cpu: CpuPages, pages: tuple[int, int], rows: tuple[int, int], gaps: list[Gap]
-    ) -> None:
-        """Tell where damaged pages lack records: from the last one before the damage to the first one behind it.
-
-        Args:
-            pages: those that are used up.
-            rows: all records of the CPU that are here.
-            gaps: takes what is found.
-        """
-        page, stamp = self._records.page[slice(*rows)], self._records.stamp[slice(*rows)]
-        self._end_damages(index, cpu, int(stamp[0]) if len(stamp) else None, gaps)
-        is_damaged = self._heads.bad[slice(*pages)] | (self._broken[slice(*pages)] > 0)
-        for behind in np.searchsorted(page, np.flatnonzero(is_damaged) + pages[0], "right").tolist():
-            cpu.damages.append(int(stamp[behind - 1]) if behind else cpu.last_stamp)
-            self._end_damages(index, cpu, int(stamp[behind]) if behind < len(stamp) else None, gaps)
-
-    def _end_damages(self, index: int, cpu: CpuPages, stamp: int | None, gaps: list[Gap]) -> None:
-        """Tell the damages that begin before the record at `stamp`; without one only those that nothing follows."""
-        if cpu.is_cut_here():
-            cpu.damages.append(cpu.last_stamp)
-        if stamp is not None or cpu.ended:
-            gaps += [Gap(index, -1, before, stamp, told=False) for before in cpu.damages]
-            cpu.damages = []
 
     def _account(self, begin: int, end: int) -> Account:
         heads: Pages = self._heads

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,40 +11,52 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
-from tracecorr.read.ftrace import halves as hv
-from tracecorr.read.ftrace.fields import bare_hex, number, split_fields, typed_fields
-from tracecorr.read.ftrace.graph import add_graph_reports, graph_records
-from tracecorr.read.ftrace.layout import Tasks
+from tracecorr.read.digits import Ints, Mask
+from tracecorr.read.ftrace import events as ev
+from tracecorr.read.ftrace import tracepoints
+from tracecorr.read.ftrace.fields import split_fields, to_numbers, typed_fields
+from tracecorr.read.ftrace.graph import add_graph_lines
 from tracecorr.read.ftrace.lines import (
     BLOCK_BYTES,
-    BlockLines,
-    BlockText,
-    book_lost,
+    Lines,
+    Losses,
+    count_lines,
+    count_losses,
     cut_blocks,
-    read_lines,
-    stamps_of,
+    own_lines,
+    read_spans,
+    sort_lines,
 )
-from tracecorr.read.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, MARKERS, add_marker_texts, add_printk
+from tracecorr.read.ftrace.markers import CLOCK_NAMES, CLOCK_TEXT, DRIVER_TEXT, MARKER, add_marker_texts, add_printk
 from tracecorr.read.ftrace.pairing import Pairer
-from tracecorr.read.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix, in_ns
-from tracecorr.read.ftrace.quick import BARE, IS_PROBE, PROBE, Quick, name_place
-from tracecorr.read.ftrace.syscalls import syscall_of
-from tracecorr.read.ftrace.task_bodies import read_task_bodies
-from tracecorr.read.ftrace.written import Written
-from tracecorr.read.kfd.tracepoints import hex_fields, plain_body
-from tracecorr.read.text import Text
+from tracecorr.read.ftrace.prefix import Prefixes
+from tracecorr.read.text import Codes, Text
 
-_PROBE = "(?s)" + PROBE + r"(?:\s+(?P<fields>.*))?$"
-# What the options sym-offset and sym-addr print behind the name of a function, and a function without a name.
-_WHERE = r"^(?:\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[[\w-]+\])?)?(?: <[0-9a-f]{8,16}>)?: "
-_ADDRESS = r"^0x[0-9a-f]{8,16}$"
-_GRAPH_EVENTS = ("funcgraph_entry", "funcgraph_exit")
-_FIELDED = r"(?:^|[ ,])\w+=(?:0x[0-9a-f]+ \(-?\d+\)|\((?:0x[0-9a-f]+|\d+)\))(?:[ ,]|$)"
+PRINTS = "trace_printk"
+# Clocks that the text prints without a dot; the stamps of the last one are nanoseconds (trace-cmd report 3.1.6).
+_WHOLE_CLOCKS = ("counter", "x86-tsc", "boot")
+# The name of an event ends with one of these.
+_ENDS, _NAME_BYTES = b":( +<", 64
+_ENTER, _EXIT, _FUNCTION, _COLON = 1, 2, 3, 4
+# What the options sym-offset and sym-addr print behind the name of a function.
+_PLACE = r"(?s)^(?:\+0x[0-9a-f]+/0x[0-9a-f]+)?(?: \[(?P<module>[\w-]+)\])?(?: <[0-9a-f]{8,16}>)?(?P<tail>(?:: | <-).*)$"
+# What the text of a probe begins with: `(kfd_ioctl+0x4/0x570 [amdgpu])`, `(0x7f7bd24c11c0)`, `(caller <- kfd_ioctl)`.
+_PROBE = r"(?s)^\((?P<site>[^()]*)\)(?:\s+(?P<fields>.*))?$"
+_SITE = re.compile(
+    r"(?:(?P<caller>[^()]*) <- (?P<left>[^\s()]+)|(?P<at>0x[0-9a-f]+|[0-9a-f]{6,16}|[^\s()]+\+0x[^\s()]*))"
+    r"(?: \[(?P<module>[\w-]+)\])?"
+)
+_SITE_TYPES = {"site": pl.String, "function": pl.String, "module": pl.String, "back": pl.Boolean,
+               "is_address": pl.Boolean}  # fmt: skip
+# trace-cmd report prints addresses alone, and a function before what it returns to.
+_BARE, _OF_KERNEL = re.compile(r"[0-9a-f]{6,16}"), re.compile(r"[89a-f][0-9a-f]{15}")
+# trace-cmd report prints the event before the function: `print: tracing_mark_write: text`.
+_PRINTS = ("print", "bprint", "bputs")
+_INNER = r"(?s)^(?P<event>[^ :]+): (?P<rest>.*)$"
+_ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")
 # `raw_syscalls` prints the same on all kernels: hexadecimal arguments, a signed decimal result.
 _RAW_ENTER = r"^NR (-?\d+) \((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)"
 _RAW_EXIT = r"^NR (-?\d+) = (-?\d+)"
-_HEAD_BYTES = 1 << 16
-_OF_KERNEL = "^[89a-f][0-9a-f]{15}$"
 _PATH = r'(?s)^(\S+) "(.*)"$'
 
 
@@ -61,18 +74,29 @@ def read_ftrace_text(
     """
     reader, torn = _Reader(file, clock), 0
     for offset, block in cut_blocks(chunks, block_bytes):
-        # The last number of a line without its end may lack digits.
+        # The last number of a line without its end may be cut.
         size = block.rfind(b"\n") + 1
         if size:
             yield reader.read(block[:size], first_byte + offset)
         if torn := len(block) - size:
-            yield Block(ledger=_ledger_of_torn(file, torn))
+            row = {"file": file, "source": "ftrace", "outcome": "skipped", "reason": "torn_line", "records": 1}
+            yield Block(ledger=schema.LEDGER.conform(pl.DataFrame([{**row, "bytes": torn}])))
     yield reader.finish(torn=torn > 0)
 
 
-def _ledger_of_torn(file: int, size: int) -> pl.DataFrame:
-    row = {"file": [file], "source": ["ftrace"], "outcome": ["skipped"], "reason": ["torn_line"], "records": [1]}
-    return schema.LEDGER.conform(pl.DataFrame({**row, "bytes": [size]}))
+def read_prints(chunks: Iterable[bytes], file: int, clock: str) -> Iterator[Block]:
+    """Yield the blocks of `raw/trace_printk/CLOCK.txt`, prints that a capture copied from the top tracing buffer.
+
+    They are a source of their own (`PRINTS`), on the clock of that buffer.
+
+    Args:
+        chunks: its decompressed bytes: lines of a kernel trace text without its heading.
+        file: key of its file.
+        clock: clock of the top buffer.
+    """
+    source = pl.lit(PRINTS).cast(schema.CAT).alias("source")
+    for block in read_ftrace_text(chunks, file, clock):
+        yield replace(block, ledger=block.ledger.with_columns(source), losses=block.losses.with_columns(source))
 
 
 class _Reader:
@@ -80,267 +104,289 @@ class _Reader:
 
     def __init__(self, file: int, clock: str) -> None:
         self._file = file
-        self._tasks = Tasks()
-        self._quick = Quick()
-        self._prefix: Prefix | None = None
-        self._written = Written()
-        self._last = pl.DataFrame(schema={"cpu": pl.UInt16, "before": pl.Int64})
-        self.pairer = Pairer(clock)
+        self._prefixes = Prefixes()
+        self._events = Codes(lambda name: name.decode("utf-8", "replace"))
+        self._losses = Losses()
+        self._pairer = Pairer(clock)
+        # Kernels after 6.12 print 0x in system calls: then bare digits are decimal.
+        self._has_0x = False
 
     def read(self, block: bytes, offset: int) -> Block:
         text = Text(block)
         start, end = text.lines()
-        self._quick.learn(block)
-        batch = hv.Batch()
-        heads = self._tasks.read(text, start, end)
-        found = BlockText(text, start, end, offset)
-        # A line without a head may continue the record before it, which then is more than its line.
-        alone = np.isin(heads.line + 1, np.append(heads.line, len(start))) & ~np.isin(heads.line, found.hollow())
-        heads = heads.select(alone)
-        base = heads.frame(self._file, offset - text.start)
-        taken = self._quick.add(batch, text, heads, base)
-        rest = np.ones(len(start), np.bool_)
-        rest[heads.line[taken]] = False
-        self._learn_prefix(block, bool(taken.any()))
-        others, prefix = base.filter(pl.Series(taken)), self._prefix or USUAL
-        lines = read_lines(found, rest, self._file, others, prefix)
-        self._add_records(batch, lines)
-        losses = self._date_losses(lines, others)
-        ended, begun = self._written.read(lines.lines, stamps_of([lines.records, others]))
-        # What damage took is booked as such, but no call is whole over it either, nor over what was overwritten.
-        events, args = self.pairer.feed(batch, pl.concat([losses, lines.damages, begun]))
-        lost = self._tell_losses(ended)
-        losses = pl.concat([self._in_ns(losses), lost.losses])
-        return Block(events=events, args=args, ledger=pl.concat([lines.ledger, lost.ledger]), losses=losses)
+        lines = Lines(text, start, end, offset)
+        heads = self._prefixes.read(text, start, end)
+        others = sort_lines(lines, heads)
+        stop = own_lines(lines, heads, others)
+        shift = offset - text.start
+        records = pl.DataFrame(
+            {"seq": heads.line, "offset": heads.start + shift, "length": (stop - heads.start).astype("u4")}
+        ).with_columns(pl.lit(self._file, pl.UInt16).alias("file"), *heads.base.get_columns())
+        if heads.is_whole.any() and self._pairer.clock not in _WHOLE_CLOCKS:
+            # What the caller takes for the clock is wrong.
+            self._pairer.clock = "ticks"
+        batch, stamped = ev.Batch(), records
+        self._add_bodies(batch, text, records, heads.body, stop)
+        graph = others.filter(pl.col("kind") == "graph")
+        if graph.height:
+            at = graph["seq"].to_numpy()
+            places = {"offset": start[at] + shift, "length": (end[at] - start[at]).astype("u4")}
+            graph = graph.select("seq", "line", **{k: pl.Series(v) for k, v in places.items()})
+            comments = add_graph_lines(batch, graph.with_columns(file=pl.lit(self._file, pl.UInt16)))
+            begin = comments["offset"].to_numpy() - shift + comments["at"].to_numpy()
+            self._add_bodies(batch, text, comments.drop("at", "size"), begin, begin + comments["size"].to_numpy())
+            stamped = pl.concat([records, comments.select(records.columns)]).sort("seq")
+        events, args = self._pairer.feed(batch)
+        losses = self._losses.find(others, stamped)
+        ledger = pl.concat([count_lines(others, lines, len(heads.line), self._file), count_losses(losses, self._file)])
+        return Block(events=events, args=args, ledger=ledger, losses=losses)
 
     def finish(self, *, torn: bool) -> Block:
-        """Return what is left at the end of the file, which may be `torn`: within a line."""
-        return replace(self._tell_losses(self._written.finish(torn=torn)), events=self.pairer.finish())
-
-    def _tell_losses(self, rows: list[dict[str, object]]) -> Block:
-        """Return the losses that headers tell; those that the file lacks were in the buffer, and are in no ledger."""
-        losses = pl.DataFrame(rows, schema=schema.LOSSES.schema)
+        """Return what is left at the end of the file; `torn` if it ends within a line."""
+        losses = self._losses.finish(torn=torn)
+        # Records that the file does not hold were in the buffer: the kernel did not lose them.
         overwritten = losses.filter(pl.col("to_ns").is_not_null())
-        return Block(ledger=book_lost(overwritten, self._file), losses=self._in_ns(losses))
+        return Block(events=self._pairer.finish(), ledger=count_losses(overwritten, self._file), losses=losses)
 
-    def _in_ns(self, losses: pl.DataFrame) -> pl.DataFrame:
-        return losses.with_columns(in_ns(pl.col("from_ns", "to_ns"), self.pairer.unit_ns))
-
-    def _date_losses(self, lines: BlockLines, others: pl.DataFrame) -> pl.DataFrame:
-        """Return the losses of a block; one may have begun behind a record of an earlier one."""
-        found = lines.losses.join(self._last, on="cpu", how="left", maintain_order="left")
-        seen = pl.concat([self._last, *(f.select("cpu", before="stamp_ns") for f in (others, lines.records))])
-        self._last = seen.drop_nulls().group_by("cpu").agg(pl.col("before").max())
-        return found.with_columns(pl.coalesce("from_ns", "before").alias("from_ns")).drop("before")
-
-    def _learn_prefix(self, block: bytes, usual: bool) -> None:
-        """A file has one form of prefix: that of its first records."""
-        if self._prefix is None:
-            self._prefix = USUAL if usual else find_prefix(block[:_HEAD_BYTES])
-            if self._prefix and self._prefix.clock:
-                self.pairer.clock = self._prefix.clock
-
-    def _learn_clock(self, records: pl.DataFrame) -> None:
-        """Stamps without a dot count something, and what the caller takes for the clock may be wrong."""
-        prefix = self._prefix or USUAL
-        may_be_whole = self.pairer.clock in (*COUNTING_CLOCKS, WHOLE_CLOCK)
-        if prefix.unit_ns is None and records["whole"].any() and not may_be_whole:
-            self.pairer.clock = "ticks"
-
-    def _add_records(self, batch: hv.Batch, lines: BlockLines) -> None:
-        self._learn_clock(lines.records)
-        records = _plain_forms(lines.records.drop("whole"))
-        if lines.graph.height:
-            comments = graph_records(lines.graph, batch, self._file)
-            records = pl.concat([records, comments]).sort("offset") if comments.height else records
-        if records.is_empty():
+    def _add_bodies(self, batch: ev.Batch, text: Text, base: pl.DataFrame, start: Ints, stop: Ints) -> None:
+        """Add the records `base`, whose bodies lie between `start` and `stop`."""
+        if base.is_empty():
             return
-        records = records.with_columns(pl.lit(self._file, pl.UInt16).alias("file"), _form().alias("form"))
-        records = records.with_columns(_group().alias("group"))
-        for (form, event), frame in records.partition_by("form", "group", as_dict=True, maintain_order=True).items():
-            self._add(batch, str(form), str(event), frame)
+        end, code = text.token(start, _ENDS, _NAME_BYTES)
+        end = np.minimum(end, stop)
+        event = self._events.encode(text, start, end, code)
+        frame = base.with_columns(read_spans(text, end, stop).alias("tail"))
+        form, group = self._form(text, end, event)
+        if not self._has_0x:
+            calls = frame["tail"].filter(pl.Series((form == _ENTER) | self._mark(_is_enter)[event]))
+            self._has_0x = bool(calls.str.contains(r'[:=] ?0x| "').any())
+        key = form * len(self._events.values) + group
+        order = np.argsort(key.astype(np.uint16) if key.max() < 1 << 16 else key, kind="stable")
+        edges = np.flatnonzero(np.diff(key[order])) + 1
+        for rows in np.split(order, edges):
+            name = str(self._events.values[group[rows[0]]])
+            part = frame[rows]
+            if group[rows[0]] == self._events.code_of(""):
+                part = part.with_columns(self._names(event[rows]))
+            else:
+                part = part.with_columns(pl.lit(name).alias("event"))
+            self._add_form(batch, int(form[rows[0]]), name, part)
 
-    def _add(self, batch: hv.Batch, form: str, event: str, frame: pl.DataFrame) -> None:
-        if form == "enter":
-            self._add_enters(batch, event.removeprefix("sys_").removeprefix("enter_"), frame)
-        elif form == "exit":
-            _add_exits(batch, event.removeprefix("sys_").removeprefix("exit_"), frame)
-        elif form == "probe":
-            _add_probes(batch, event, frame)
-        elif form == "function":
-            module = pl.col("sep").str.extract(r"\[([\w-]+)\] <-").alias("module")
-            hv.add_function(batch, frame.with_columns(pl.col("event").alias("function"), module))
-        elif form == "marker":
-            raw = pl.when(pl.col("event") == "#").then("#" + pl.col("rest")).otherwise("rest").alias("rest")
-            add_marker_texts(batch, frame.with_columns(raw))
-        elif form == "printk":
-            add_printk(batch, frame)
-        elif form == "graph":
-            add_graph_reports(batch, frame)
-        elif form == "raw_enter":
-            _add_raw_enters(batch, frame)
-        elif form == "raw_exit":
-            _add_raw_exits(batch, frame)
+    def _form(self, text: Text, end: Ints, event: Ints) -> tuple[Ints, Ints]:
+        """Return the form of each body by its event and what follows that, and the event with which it is read.
+
+        Bodies of events without a reader of their own are read together, under the empty name.
+        """
+        sign, unknown = text.word(end), self._events.code_of("")
+        system = self._mark(_is_system)[event]
+        first = sign & np.uint64(0xFF)
+        form = np.where(first == ord(":"), _COLON, 0)
+        form[system & (first == ord("("))] = _ENTER
+        form[system & (sign & np.uint64(0xFFFFFFFF) == int.from_bytes(b" -> ", "little"))] = _EXIT
+        form[sign & np.uint64(0xFFFFFF) == int.from_bytes(b" <-", "little")] = _FUNCTION
+        own = (form == _ENTER) | (form == _EXIT) | (form == _COLON) & self._mark(_has_reader)[event]
+        return form, np.where(own, event, unknown)
+
+    def _mark(self, tell: Callable[[str], bool]) -> Mask:
+        """Return of which of the events so far `tell` is true."""
+        return np.array([tell(str(name)) for name in self._events.values], np.bool_)
+
+    def _names(self, event: Ints) -> pl.Series:
+        return pl.Series("event", self._events.values, dtype=pl.String).gather(pl.Series(event, dtype=pl.UInt32))
+
+    def _add_form(self, batch: ev.Batch, form: int, event: str, frame: pl.DataFrame) -> None:
+        """Add records of one form; `event` is in column `event` and, if it has a reader of its own, the name."""
+        rest = pl.col("tail")
+        if form == _ENTER:
+            rest = rest.str.slice(1).str.strip_chars_end().str.strip_suffix(")")
+            self._add_enters(batch, event.removeprefix("sys_"), frame.with_columns(rest.alias("rest")))
+        elif form == _EXIT:
+            _add_exits(batch, event.removeprefix("sys_"), frame.with_columns(rest.str.slice(4).alias("rest")))
+        elif form == _FUNCTION:
+            module = [] if "module" in frame.columns else [pl.lit(None, pl.String).alias("module")]
+            ev.add_function(batch, frame.with_columns(pl.col("event").alias("function"), *module))
+        elif form == _COLON:
+            rest = rest.str.slice(1).str.strip_chars_start(" ")
+            self._add_named(batch, event, frame.with_columns(rest.alias("rest")))
         else:
-            _add_events(batch, event, frame)
+            self._add_odd(batch, frame)
 
-    def _add_enters(self, batch: hv.Batch, name: str, frame: pl.DataFrame) -> None:
-        frame = frame.with_columns(pl.col("rest").str.strip_chars_end().str.strip_suffix(")"))
+    def _add_odd(self, batch: ev.Batch, frame: pl.DataFrame) -> None:
+        """Add what prints something between the name and its sign: the place of a function, raw markers, stacks."""
+        parts = frame["tail"].str.extract_groups(_PLACE).struct.unnest()
+        placed = parts["tail"].is_not_null()
+        functions = pl.concat([frame.drop("tail"), parts], how="horizontal").filter(placed)
+        functions = functions.with_columns(sign=pl.col("tail").str.head(1))
+        for (event, sign), rows in functions.partition_by("event", "sign", as_dict=True).items():
+            self._add_form(batch, _COLON if sign == ":" else _FUNCTION, str(event), rows)
+        frame = frame.filter(~placed)
+        is_raw = (pl.col("event") == "#") & pl.col("tail").str.contains("^ [0-9a-f]+ buf:")
+        add_marker_texts(batch, frame.filter(is_raw).with_columns(pl.format("#{}", "tail").alias("rest")))
+        # function_graph prints of a marker the text alone.
+        is_clock = pl.col("event").is_in(CLOCK_NAMES) & ~is_raw
+        add_marker_texts(batch, frame.filter(is_clock).with_columns((pl.col("event") + pl.col("tail")).alias("rest")))
+        is_stack = pl.col("tail").str.starts_with("<stack trace>")
+        name = pl.when(is_stack).then(pl.lit("stack_trace")).otherwise("event")
+        ev.add_others(
+            batch, frame.filter(~is_raw & ~is_clock).with_columns(name.alias("event"), pl.col("tail").alias("rest"))
+        )
+
+    def _add_enters(self, batch: ev.Batch, name: str, frame: pl.DataFrame) -> None:
         for keys, rows in split_fields(frame, "syscall"):
-            names = [k[2:] for k in keys]
-            for key in (k for k in keys if rows[k].str.contains('"').any()):
-                path = pl.col(key).str.extract(_PATH, 2).alias("f_path")
-                rows = rows.with_columns(path, pl.coalesce(pl.col(key).str.extract(_PATH, 1), key).alias(key))
+            names = list(keys)
+            quoted = keys if rows["rest"].str.contains('"', literal=True).any() else []
+            for key in (k for k in quoted if rows[f"f_{k}"].str.contains('"', literal=True).any()):
+                value = pl.col(f"f_{key}")
+                rows = rows.with_columns(
+                    value.str.extract(_PATH, 2).alias("t_path"),
+                    pl.coalesce(value.str.extract(_PATH, 1), value).alias(f"f_{key}"),
+                )
                 names.append("path")
-            rows = rows.with_columns(typed_fields(keys, plain_hex=not self._quick.has_0x))
-            if "path" in names:
-                rows = rows.with_columns(pl.lit(None, pl.UInt64).alias("u_path"), pl.col("f_path").alias("t_path"))
-            hv.add_syscall_enter(batch, rows, name, names)
+            rows = typed_fields(rows, keys, base=10 if self._has_0x else 16)
+            ev.add_syscall_enter(batch, rows, name, names)
             if not keys:
                 batch.add_text(rows, "body", pl.col("rest"))
 
+    def _add_named(self, batch: ev.Batch, event: str, frame: pl.DataFrame) -> None:
+        """Add records that print `event: rest`."""
+        if event.startswith("sys_enter_"):
+            self._add_enters(batch, event.removeprefix("sys_enter_"), frame)
+        elif event.startswith("sys_exit_"):
+            _add_exits(batch, event.removeprefix("sys_exit_"), frame)
+        elif event == "sys_enter":
+            _add_raw_enters(batch, frame)
+        elif event == "sys_exit":
+            _add_raw_exits(batch, frame)
+        elif event == "function":
+            # As trace-cmd report prints it.
+            columns = (
+                pl.col("rest").str.extract(r"^([^\s:]+)").alias("function"),
+                pl.lit(None, pl.String).alias("module"),
+            )
+            ev.add_function(batch, frame.with_columns(columns))
+        elif event == MARKER:
+            add_marker_texts(batch, frame)
+        elif event in _PRINTS:
+            _add_prints(batch, frame)
+        elif _ADDRESS.fullmatch(event):
+            # The function that writes markers, without a table of symbols.
+            is_clock = frame["rest"].str.contains(CLOCK_TEXT)
+            add_marker_texts(batch, frame.filter(is_clock))
+            _add_others(batch, event, frame.filter(~is_clock))
+        else:
+            _add_others(batch, event, frame)
 
-def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
-    """Return the records with the bodies of the option `fields` and of trace-cmd as the kernel prints them.
 
-    The option prints `key=0x3 (3)`, `key=(1)` for booleans, and for pointers to text an address that is not theirs;
-    of a system call it tells the number first, as `trace-cmd report -R` does. trace-cmd prints the event before the
-    function: `print: tracing_mark_write: text`, `function: kfd_open`; the option `raw` prints its address:
-    `# ffffffff8149ab1a text`.
-    """
-    event, rest = pl.col("event"), pl.col("rest")
-    records = _without_places(records)
-    fielded = rest.str.contains(_FIELDED)
-    plain = rest.str.replace_all(r"=(0x[0-9a-f]+) \(-?\d+\)", "=${1}").str.replace_all(r"=\((\d+)\)", "=${1}")
-    plain = plain.str.replace_all(r" ?\b\w+=\(0x[0-9a-f]+\)", "").str.replace(r"^__syscall_nr=\w+ ?", "")
-    call = plain.str.replace_all(r" (\w+)=", ", ${1}=")
-    plain = pl.when(event.str.starts_with("sys_enter_")).then(call).otherwise(plain)
-    numbered = event.str.starts_with("sys_enter_") & rest.str.starts_with("__syscall_nr=")
-    fielded = numbered | fielded & ~rest.str.starts_with("(")
-    records = records.with_columns(pl.when(fielded).then(plain).otherwise(rest).alias("rest"))
-    inner = rest.str.extract_groups(r"^(?:(?P<event>[^ :]+):| [0-9a-f]{16}) (?P<rest>(?s:.*))$")
-    told = event.is_in(["print", "bprint", "bputs", "#"]) & inner.struct[1].is_not_null()
-    nameless = pl.field("event").is_null() | (event == "print") & pl.field("event").str.contains(_ADDRESS)
-    named = pl.when(~nameless).then(pl.field("event")).otherwise(pl.lit(MARKERS[0]))
-    inner = inner.struct.with_fields(named.alias("event"))
-    records = records.with_columns(pl.when(told).then(inner).alias("inner"))
-    records = records.with_columns(
-        pl.coalesce(pl.col("inner").struct.field(name), name).alias(name) for name in ("event", "rest")
-    ).drop("inner")
-    is_function = (event == "function") & pl.col("sep").str.starts_with(":")
-    function = pl.when(is_function).then(rest.str.extract(r"^ *([^\s:]+)(?: <-.*)?$"))
-    stack = pl.when((event == "") & rest.str.starts_with("<stack trace>")).then(pl.lit("stack_trace"))
-    return records.with_columns(
-        pl.coalesce(function, stack, event).alias("event"),
-        pl.when(function.is_not_null()).then(pl.lit(" <-")).otherwise("sep").alias("sep"),
+def _is_system(event: str) -> bool:
+    return event.startswith("sys_")
+
+
+def _is_enter(event: str) -> bool:
+    return event.startswith("sys_enter_")
+
+
+def _has_reader(event: str) -> bool:
+    known = (MARKER, *_PRINTS, "function", "sys_enter", "sys_exit")
+    if event in known or _ADDRESS.fullmatch(event):
+        return True
+    return event.startswith(("sys_enter_", "sys_exit_")) or bool(tracepoints.KNOWN.match(event))
+
+
+def _add_prints(batch: ev.Batch, frame: pl.DataFrame) -> None:
+    """Add texts that trace-cmd report prints behind the function that wrote them."""
+    inner = pl.col("rest").str.extract_groups(_INNER)
+    name, text = inner.struct.field("event"), inner.struct.field("rest")
+    frame = frame.with_columns(
+        pl.when(~name.str.contains(f"^{_ADDRESS.pattern}$"))
+        .then(name)
+        .otherwise(pl.lit(MARKER))
+        .fill_null(MARKER)
+        .alias("event"),
+        pl.coalesce(text, "rest").alias("rest"),
     )
+    is_marker = pl.col("event") == MARKER
+    add_marker_texts(batch, frame.filter(is_marker))
+    add_printk(batch, frame.filter(~is_marker))
 
 
-def _without_places(records: pl.DataFrame) -> pl.DataFrame:
-    """Return the records without what the options sym-offset and sym-addr print between a function and its text."""
-    placed = (pl.col("event") != "") & (pl.col("sep") == "") & pl.col("rest").str.contains(_WHERE)
-    return records.with_columns(
-        pl.when(placed).then(pl.col("rest").str.replace(_WHERE, "")).otherwise("rest").alias("rest"),
-        pl.when(placed).then(pl.lit(": ")).otherwise("sep").alias("sep"),
-    )
-
-
-def _form() -> pl.Expr:
-    """Return the form of each record, from its event name, what follows the name, and the rest."""
-    event, sep, rest = pl.col("event"), pl.col("sep"), pl.col("rest")
-    colon = sep.str.starts_with(":")
-    system = event.str.starts_with("sys_")
-    return (
-        pl.when(system & (sep == "(") & ~rest.str.contains(r"\) <-\w"))
-        .then(pl.lit("enter"))
-        .when(system & (sep == " -> "))
-        .then(pl.lit("exit"))
-        .when(colon & event.str.starts_with("sys_enter_"))
-        .then(pl.lit("enter"))
-        .when(colon & event.str.starts_with("sys_exit_"))
-        .then(pl.lit("exit"))
-        .when(sep.str.ends_with("<-") | (sep == "(") & rest.str.contains(r"\) <-\w"))
-        .then(pl.lit("function"))
-        .when(colon & event.is_in(_GRAPH_EVENTS) & rest.str.contains(r"\|"))
-        .then(pl.lit("graph"))
-        .when(colon & (event == "sys_enter") & rest.str.contains(_RAW_ENTER))
-        .then(pl.lit("raw_enter"))
-        .when(colon & (event == "sys_exit") & rest.str.contains(_RAW_EXIT))
-        .then(pl.lit("raw_exit"))
-        .when(colon & rest.str.contains(DRIVER_TEXT))
-        .then(pl.lit("printk"))
-        .when(colon & event.str.contains(_ADDRESS) & rest.str.contains(CLOCK_TEXT))
-        .then(pl.lit("marker"))
-        .when(colon & event.is_in(MARKERS) | (event == "#") & rest.str.contains("^ [0-9a-f]+ buf:"))
-        .then(pl.lit("marker"))
-        .when(colon & rest.str.contains(IS_PROBE))
-        .then(pl.lit("probe"))
-        .otherwise(pl.lit("event"))
-    )
-
-
-def _group() -> pl.Expr:
-    """Return the event name where its fields are split; forms with any number of names are one group."""
-    split = pl.col("form").is_in(["enter", "exit", "probe"])
-    known = (pl.col("form") == "event") & pl.col("event").str.contains(hv.KNOWN_EVENTS)
-    return pl.when(split | known).then(pl.col("event")).otherwise(pl.lit(""))
-
-
-def _add_raw_enters(batch: hv.Batch, frame: pl.DataFrame) -> None:
+def _add_raw_enters(batch: ev.Batch, frame: pl.DataFrame) -> None:
     frame = frame.with_columns(pl.col("rest").str.extract_groups(_RAW_ENTER).alias("m")).unnest("m")
     for (called,), rows in frame.partition_by("1", as_dict=True).items():
-        name, keys = syscall_of(int(str(called)))
-        columns = [bare_hex(pl.col(str(i + 2))).alias(f"u_{key}") for i, key in enumerate(keys)]
-        hv.add_syscall_enter(batch, rows.with_columns(columns), name, keys, is_raw=True)
+        if called is None:
+            ev.add_others(batch, rows)
+            continue
+        name, keys = ev.syscall_of(int(str(called)))
+        columns = [to_numbers(rows[str(i + 2)], base=16).alias(f"u_{key}") for i, key in enumerate(keys)]
+        ev.add_syscall_enter(batch, rows.with_columns(columns), name, keys, is_raw=True)
 
 
-def _add_raw_exits(batch: hv.Batch, frame: pl.DataFrame) -> None:
+def _add_raw_exits(batch: ev.Batch, frame: pl.DataFrame) -> None:
     frame = frame.with_columns(pl.col("rest").str.extract_groups(_RAW_EXIT).alias("m")).unnest("m")
     for (called,), rows in frame.partition_by("1", as_dict=True).items():
-        name, _ = syscall_of(int(str(called)))
-        hv.add_syscall_exit(batch, rows.with_columns(number(pl.col("2")).alias("u_ret")), name, is_raw=True)
+        if called is None:
+            ev.add_others(batch, rows)
+            continue
+        name, _ = ev.syscall_of(int(str(called)))
+        ev.add_syscall_exit(batch, rows.with_columns(to_numbers(rows["2"]).alias("u_ret")), name, is_raw=True)
 
 
-def _add_exits(batch: hv.Batch, name: str, frame: pl.DataFrame) -> None:
-    text = pl.col("rest").str.extract(r"^(?:ret=|__syscall_nr=.* ret=)?(-?\w+)", 1)
-    value = pl.when(text.str.starts_with("-")).then(number(text)).otherwise(bare_hex(text))
-    hv.add_syscall_exit(batch, frame.with_columns(value.alias("u_ret")), name)
+def _add_exits(batch: ev.Batch, name: str, frame: pl.DataFrame) -> None:
+    value = to_numbers(frame["rest"].str.strip_chars_end(), base=16)
+    ev.add_syscall_exit(batch, frame.with_columns(value.alias("u_ret")), name)
 
 
-def _add_probes(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
-    frame = frame.with_columns(pl.col("rest").str.extract_groups(_PROBE).alias("p")).unnest("p")
-    bare = pl.all_horizontal(pl.col(side).str.contains(BARE).fill_null(value=True) for side in ("at", "caller"))
-    site = pl.coalesce("caller", "at")
-    names = {at: name_place(at) for at in frame["at"].unique()}
-    frame = frame.with_columns(
-        # An address of the kernel names no function: the best name is that of the probe.
-        pl.when(~bare)
-        .then(pl.col("at").replace_strict(names, return_dtype=pl.String))
-        .when(site.str.contains(_OF_KERNEL))
-        .then(pl.lit(hv.base_name(event)))
-        .alias("function"),
-        pl.col("fields").fill_null(""),
-        pl.col("caller").is_not_null().alias("back"),
-    )
-    for (back,), part in frame.partition_by("back", as_dict=True).items():
+def _add_others(batch: ev.Batch, event: str, frame: pl.DataFrame) -> None:
+    """Add texts of drivers, probes, known events, and others."""
+    ours = frame["rest"].str.contains(DRIVER_TEXT)
+    if ours.any():
+        add_printk(batch, frame.filter(ours))
+        frame = frame.filter(~ours)
+    frame = frame.drop("module", strict=False)
+    is_probe = frame["rest"].str.starts_with("(")
+    if is_probe.any():
+        parts = frame.filter(is_probe).partition_by("event", as_dict=True, maintain_order=True).items()
+        others = [_add_probes(batch, str(name), rows) for (name,), rows in parts]
+        frame = pl.concat([frame.filter(~is_probe), *others])
+    if frame.is_empty():
+        return
+    if tracepoints.KNOWN.match(event):
+        for keys, rows in tracepoints.read_body(event, frame):
+            ev.add_event(batch, rows, event, keys)
+    else:
+        ev.add_others(batch, frame)
+
+
+def _add_probes(batch: ev.Batch, event: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the hits of probes among records of one event; return the others."""
+    parts = frame["rest"].str.extract_groups(_PROBE).struct.unnest()
+    sites = [(site, *_read_site(site)) for site in parts["site"].unique().drop_nulls()]
+    known = pl.DataFrame(sites, schema=_SITE_TYPES, orient="row")
+    found = parts.join(known, on="site", how="left", maintain_order="left")
+    # An address of the kernel names no function: the best name is that of the probe.
+    name = pl.when("is_address").then(pl.lit(ev.base_name(event))).otherwise("function").alias("function")
+    columns = found.select(name, "module", "back", pl.col("fields").fill_null("")).get_columns()
+    frame = frame.with_columns(columns)
+    for (back,), part in frame.drop_nulls("back").partition_by("back", as_dict=True).items():
         for keys, rows in split_fields(part, "equals", "fields"):
-            fields = [k[2:] for k in keys]
-            rows = rows.with_columns(typed_fields(keys))
-            hv.add_hits(batch, rows, event, fields, is_return=bool(back))
+            ev.add_hits(batch, typed_fields(rows, keys), event, keys, is_return=bool(back))
             if not keys:
                 batch.add_text(rows, "body", pl.col("fields"))
+    return frame.filter(pl.col("back").is_null()).drop("fields", "back", "function", "module")
 
 
-def _add_events(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
-    layer = hv.event_layer(event)
-    if not event:
-        hv.add_others(batch, frame)
-        return
-    keys, rows, frame = read_task_bodies(event, frame)
-    if rows.height:
-        hv.add_event(batch, rows, event, keys)
-    frame = frame.with_columns(plain_body(event, pl.col("rest")).alias("rest"))
-    hexadecimal = hex_fields(event)
-    for keys, rows in split_fields(frame, "sched" if layer == "drm_sched" else "equals"):
-        names = [k[2:] for k in keys]
-        hv.add_event(batch, rows.with_columns(typed_fields(keys, hexadecimal=hexadecimal)), event, names)
+def _read_site(site: str) -> tuple[str | None, str | None, bool | None, bool]:
+    """Return function, module, whether it returns, whether there is an address of the kernel alone.
+
+    The function is None for an address, all are None for the text of no probe.
+    """
+    found = _SITE.fullmatch(site)
+    if found is None:
+        return None, None, None, False
+    at, caller, back = found["left"] or found["at"], found["caller"], found["caller"] is not None
+    if _BARE.fullmatch(at) and (caller is None or _BARE.fullmatch(caller)):
+        return None, found["module"], back, _OF_KERNEL.fullmatch(caller or at) is not None
+    function, _, offset = at.partition("/")[0].partition("+0x")
+    if re.fullmatch("0x[0-9a-f]+", at):
+        return None, found["module"], back, False
+    place = int(offset, 16) if re.fullmatch("[0-9a-f]+", offset) else 0
+    return ev.name_site(function, place), found["module"], back, False

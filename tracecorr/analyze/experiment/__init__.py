@@ -1,1 +1,0 @@
-"""What an experiment with a high and a low priority workload shows: one module per question."""

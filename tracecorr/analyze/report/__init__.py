@@ -1,0 +1,134 @@
+"""Put the answers together: what `tracecorr report` prints and the page's overview shows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.evidence import Evidence, list_partial
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.launches import count_packets
+from tracecorr.analyze.losses import count_at_least
+from tracecorr.analyze.queues import count_doubled
+from tracecorr.analyze.report.parts import Report, Section
+from tracecorr.analyze.report.questions import answer_questions, explain_failures
+from tracecorr.analyze.report.sections import list_sections
+from tracecorr.analyze.run_facts import describe_run
+from tracecorr.analyze.verdicts import Thresholds, judge_capture
+from tracecorr.store.kernel_counts import count_read
+
+__all__ = ["Report", "Section", "summarize_capture"]
+
+
+def summarize_capture(
+    name: str,
+    tables: Tables,
+    info: Mapping[str, Any] | None = None,
+    thresholds: Thresholds | None = None,
+    claims: Collection[str] = (),
+    nodes: Mapping[str, Tables] | None = None,
+) -> Report:
+    """Return the report of a capture, from its tables.
+
+    Args:
+        name: name of the capture.
+        tables: gives the table of a capture by its name.
+        info: contents of capture.json, which names what was armed.
+        thresholds: limits that verdicts judge by.
+        claims: names of the verdicts wanted; all when empty.
+        nodes: of a dataset, what gives the tables of each node.
+
+    Raises:
+        InputError: there is no such claim.
+    """
+    files = tables("files").select(pl.col("source").cast(pl.String)).collect()
+    sources = set(files["source"].drop_nulls())
+    evidence = Evidence(tables, thresholds, info, nodes)
+    sections = tuple(list_sections(evidence, sources))
+    verdicts = tuple(judge_capture(evidence, names=claims))
+    answers = (*explain_failures(evidence), *answer_questions(evidence, verdicts))
+    rows = {table: int(collect(tables(table).select(pl.len())).item()) for table in ("kernels", "drm_jobs")}
+    rows |= {"kernels_dispatched": _count_dispatched(tables), "packets": count_packets(tables("launches"))}
+    rows["doorbell_stores"] = evidence.layers.get("doorbell", 0)
+    summary = _summarize(sources, {s.key: s.frame for s in sections}, rows)
+    summary |= {"trace_covers": list(list_partial(evidence)), "killed": evidence.info.get("state") == "killed"}
+    ledger = tables("ledger").collect()
+    return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {}, read=count_read(ledger))))
+
+
+def _count_dispatched(tables: Tables) -> int:
+    """Return how many kernels were dispatched; the nodes of a dataset have a row each for the same one."""
+    dispatched = tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").select("kernel")
+    named = (
+        tables("kernels").join(dispatched, on="kernel", how="semi").select(pl.coalesce("name", "display").n_unique())
+    )
+    return int(collect(named).item())
+
+
+def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping[str, int]) -> dict[str, Any]:
+    packets, clocks = frames["launches"], frames["clocks"]
+    errors = frames["time_errors"]
+    return {
+        "sources": sorted(sources),
+        "hip_calls": _total(frames["hip_calls"], "calls"),
+        "hip_internal": _total(frames["hip_internal"], "calls"),
+        "ioctls": _total(frames["ioctls"], "calls"),
+        "queues": frames["queues"].height,
+        "queues_doubled": count_doubled(frames["queues"]),
+        "streams": frames["streams"].height,
+        "kernels": rows["kernels_dispatched"],
+        "kernels_named": rows["kernels"],
+        "launches_named": _total(frames["kernels"], "named"),
+        "drm_jobs": rows["drm_jobs"],
+        "rocprof": _count_domains(frames["rocprof"]) if "rocprof" in sources else None,
+        "dispatches": _total(packets.filter(pl.col("kind") == "dispatch"), "packets"),
+        "packets_and_copies": _total(packets, "packets"),
+        "packets": rows["packets"],
+        "doorbell_stores": rows["doorbell_stores"],
+        "doorbells_recorded": _total(packets, "doorbell_recorded"),
+        "doorbells_inferred": _total(packets, "doorbell_inferred"),
+        **_summarize_clocks(clocks),
+        "time_error_p50_ns": errors["p50_ns"].max(),
+        "time_error_ns": errors["max_ns"].max(),
+        "widest_clock": _name_widest(clocks),
+        "time_error_unknown": _total(errors, "error_unknown"),
+        "records_lost": _total(frames["losses"], "lost"),
+        "losses_untold": _total(frames["losses"], "untold"),
+        "losses_at_least": count_at_least(frames["losses"]),
+        "trace_losses": _total(frames["losses"].filter(pl.col("source") == "ftrace"), "spans"),
+    }
+
+
+def _summarize_clocks(clocks: pl.DataFrame) -> dict[str, Any]:
+    """Return how many clocks there are, those that are unaligned, and the nodes of a dataset that have only one.
+
+    Such a node's clock is unaligned with nothing; of a dataset `clocks` are those of the node that has most.
+    """
+    unaligned = clocks.filter(pl.col("method") == "unaligned")
+    if "node" not in clocks.columns:
+        return {"unaligned": sorted(set(unaligned["source"].drop_nulls())), "clocks": clocks["source"].n_unique()}
+    counted = clocks.group_by("node", maintain_order=True).agg(pl.col("source").n_unique())
+    alone = counted.filter(pl.col("source") == 1)["node"].to_list()
+    apart = unaligned if len(alone) == counted.height else unaligned.filter(~pl.col("node").is_in(alone))
+    named = apart.select(pl.format("{} of {}", "source", "node"))
+    return {
+        "unaligned": named.to_series().unique().sort().to_list(),
+        "clocks": counted["source"].max() or 0,
+        "nodes_of_one_clock": alone,
+    }
+
+
+def _name_widest(clocks: pl.DataFrame) -> str | None:
+    """Return the clock with the widest bounds; None where all are exact."""
+    wide = clocks.filter(pl.col("error_ns") > 0).sort("error_ns")
+    return str(wide["source"][-1]) if wide.height else None
+
+
+def _count_domains(profile: pl.DataFrame) -> dict[str, int]:
+    return dict(profile.group_by("domain", maintain_order=True).agg(pl.col("calls").sum()).iter_rows())
+
+
+def _total(frame: pl.DataFrame, column: str) -> int:
+    return int(frame[column].sum() or 0)

@@ -1,0 +1,500 @@
+"""Answers in words to what engineers ask first, each with the events that it rests on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.calls import OF_A_GRAPH
+from tracecorr.analyze.evidence import Evidence, list_partial
+from tracecorr.analyze.failures import summarize_failures
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.gpu import AT_LEAST, KERNELS, OF_PROFILE
+from tracecorr.analyze.hqd import gpu_id_text
+from tracecorr.analyze.owners import node_of
+from tracecorr.analyze.queue_creation import list_doorbell_pages
+from tracecorr.analyze.queues import count_doubled, count_streams_at_once, explain_doubled, summarize_queues
+from tracecorr.analyze.report.parts import Answer
+from tracecorr.analyze.values import count_of, hex_text, render_ns
+from tracecorr.analyze.verdicts.model import Verdict
+from tracecorr.model.kinds import INFERRED, RECORDED
+from tracecorr.model.sights import is_counted
+from tracecorr.store.recording import describe_exit
+
+_QUESTION = "How busy was the GPU, where was it idle, and who was waiting?"
+_MAX_BUSY_LINES = 12
+
+
+def describe_busy(evidence: Evidence) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the answer, one fact a line, and the packets that ended the longest gaps.
+
+    Args:
+        evidence: the tables of a capture.
+    """
+    nodes = evidence.parts if len(evidence.parts) > 1 else [("", evidence)]
+    lines = [f"{f'node {node}, ' if node else ''}{line}" for node, part in nodes for line in _describe_gpus(part)]
+    shown = lines[:_MAX_BUSY_LINES]
+    if len(lines) > len(shown):
+        shown.append(f"... and {count_of(len(lines) - len(shown), 'more line')}: section How busy the GPUs were")
+    events = [event for _, part in nodes for event in _longest(part.gpu_times.gaps)["event"]]
+    return tuple(shown) or ("no kernel is recorded",), tuple(events)
+
+
+def _describe_gpus(evidence: Evidence) -> Iterator[str]:
+    gpus = evidence.tables("gpus").select("gpu", "gpu_id").collect().with_columns(gpu_id_text())
+    busy = evidence.gpu_times.gpus.filter(pl.col("work") == KERNELS)
+    gaps = _longest(evidence.gpu_times.gaps)
+    for row in busy.join(gpus, on="gpu", how="left", maintain_order="left").iter_rows(named=True):
+        whose = f"GPU {row['gpu_id']}" if row["gpu_id"] else row["agent"] or "GPU not known"
+        yield f"{whose}: {_describe_time(row)}"
+        if row["gaps"]:
+            yield f"{whose}: {_describe_idle(row)}"
+        same = (pl.col(key).eq_missing(pl.lit(row[key], gaps.schema[key])) for key in ("gpu", "agent"))
+        yield from (f"{whose}: {_describe_gap(gap)}" for gap in gaps.filter(*same).iter_rows(named=True))
+
+
+def _longest(gaps: pl.DataFrame) -> pl.DataFrame:
+    return gaps.unique(["gpu", "agent"], keep="first", maintain_order=True)
+
+
+def _describe_time(row: dict[str, Any]) -> str:
+    """Return of how many kernels times are known, and how long any of them ran."""
+    if not row["timed"]:
+        return f"none of {count_of(row['packets'], 'kernels', 'kernel')} has GPU times: how busy it was is not known"
+    of_profile, least = row["figures"] == OF_PROFILE, "at least " if row["figures"] == AT_LEAST else ""
+    told = f"{row['timed']} of the profile" if of_profile else f"{row['timed']} of {row['packets']}"
+    share = f" ({least}{row['share']} %)" if row["share"] is not None else ""
+    busy = f"busy {least}{render_ns(row['busy_ns'])} of {render_ns(row['span_ns'])}{share}"
+    idle = "; when it was idle is not known, others may have run" if least else ""
+    return f"kernels with GPU times: {told}, from {row['from_ns'] / 1e9:.6f} s on; {busy}{idle}"
+
+
+def _describe_idle(row: dict[str, Any]) -> str:
+    told = (
+        f"idle {count_of(row['gaps'], 'times', 'time')} between kernels, {render_ns(row['idle_ns'])} in total (median "
+        f"{render_ns(row['idle_p50_ns'])}, longest {render_ns(row['idle_max_ns'])})"
+    )
+    asked = "kernel was asked for" if row["figures"] == OF_PROFILE else "packet was written"
+    waits = ((row["unsubmitted_ns"], f"before the next {asked}"),
+             (row["in_ring_ns"], "after the doorbell of the next packet had been rung"))  # fmt: skip
+    parts = [f"{render_ns(ns)} {when}" for ns, when in waits if ns is not None]
+    return f"{told}; {' and '.join(parts) or 'who waited is not known'}"
+
+
+def _describe_gap(gap: dict[str, Any]) -> str:
+    """Return where the longest gap was, and what its end waited for."""
+    told = f"longest gap: {render_ns(gap['idle_ns'])} from {gap['from_ns'] / 1e9:.6f} s on, until "
+    told += f"{gap['kernel'] or 'a kernel'} (event {gap['event']})" + (f" of {gap['call']}" if gap["call"] else "")
+    if gap["unsubmitted_ns"] is None:
+        return told
+    if not gap["unsubmitted_ns"]:
+        return f"{told}, which had been submitted before"
+    inside = f"longest in {gap['host_call']} ({render_ns(gap['in_it_ns'])})" if gap["host_call"] else ""
+    outside = f"{render_ns(gap['outside_ns'])} outside of HIP calls" if gap["outside_ns"] is not None else ""
+    spent = " and ".join(filter(None, (inside, outside)))
+    where = f"; until then its thread was {spent}" if spent else ""
+    return f"{told}, which was submitted {render_ns(gap['unsubmitted_ns'])} after the gap began{where}"
+
+
+_MAX_FAILURES, _MAX_TEXT = 8, 160
+# The runtime prints it when a process ends, in most runs, and nothing is wrong (ROCclr's rocdevice.cpp).
+_HARMLESS = "unknown_event"
+# ROCm 7.2 prints it at the launch of a graph for which it has made no further streams; one that runs on the stream of
+# its launch needs none.
+_NO_STREAMS = "graph_streams_missing"
+
+
+def explain_failures(evidence: Evidence) -> Iterator[Answer]:
+    """Yield the answer to what went wrong, where something did.
+
+    That is what the capture could not do, the workload's exit status, errors of the runtime, and calls and ioctls that
+    failed.
+    """
+    told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
+    failed = summarize_failures(evidence.tables("events"))
+    calls, ioctls = (failed.filter(pl.col("layer") == layer) for layer in ("hip", "ioctl"))
+    status = describe_exit(evidence.info)
+    lines = list(_describe_problems(evidence))
+    lines += [f"the workload ended with status {status}"] if status not in ("", "0") else []
+    needless = _NO_STREAMS if _run_on_one_stream(evidence.tables) else None
+    lines += [_describe_complaint(row, needless) for row in told.head(_MAX_FAILURES).iter_rows(named=True)]
+    if told.height > _MAX_FAILURES:
+        lines.append(f"... and {told.height - _MAX_FAILURES} more messages: section Errors and warnings of the runtime")
+    lines += [
+        f"{row['name']} returned {row['result']} {_times(row['times'])} (first: event {row['first_event']})"
+        for row in calls.head(_MAX_FAILURES).iter_rows(named=True)
+    ]
+    if calls.height > _MAX_FAILURES:
+        lines.append(f"... and {calls.height - _MAX_FAILURES} more: section HIP calls counts the errors of each")
+    if ioctls.height:
+        kinds = ioctls.group_by("result").agg(pl.col("times").sum()).sort("times", "result", descending=[True, False])
+        results = ", ".join(f"{result} {_times(times)}" for result, times in kinds.iter_rows())
+        lines.append(f"{count_of(int(ioctls['times'].sum()), 'ioctl')} failed: {results} (section Ioctls)")
+    if lines:
+        shown = (part["first_event"].head(_MAX_FAILURES) for part in (told, calls, ioctls))
+        yield Answer("What went wrong?", tuple(lines), tuple(pl.concat(shown).to_list()))
+
+
+def _describe_problems(evidence: Evidence) -> Iterator[str]:
+    """Yield what the recording itself could not do, a capture that was killed first."""
+    problems = [str(text) for text in evidence.info.get("problems") or []]
+    yield from problems[:_MAX_FAILURES]
+    if len(problems) > _MAX_FAILURES:
+        yield f"... and {len(problems) - _MAX_FAILURES} more problems of the capture: tracecorr info"
+    # Where the trace covers less than the log because of it, what is missing there is no finding.
+    if problems:
+        yield from list_partial(evidence)
+
+
+def _run_on_one_stream(tables: Tables) -> bool:
+    """Tell whether the log says that no graph ran on more than one stream (from level 4 on)."""
+    graphs = tables("args").filter(pl.col("key").cast(pl.String) == "max_streams")
+    return bool(collect(graphs.select(pl.col("u64").max()))["u64"].item() == 1)
+
+
+def _describe_complaint(row: dict[str, Any], needless: str | None) -> str:
+    """Return the line of a message; of the one named `needless` with why it tells of nothing wrong."""
+    message = row["message"] if len(row["message"]) <= _MAX_TEXT else f"{row['message'][: _MAX_TEXT - 3]}..."
+    call = f", in {row['call']}" if row["call"] else ""
+    times = f"{row['severity']}, {_times(row['times'])}"
+    if row["variants"] > 1:
+        times += f" in {row['variants']} variants whose numbers differ, the first"
+    why = "; each graph ran on one stream, so no others were needed" if row["name"] == needless else ""
+    return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call}){why}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+_MAX_QUEUES = 8
+_KERNELS = "dispatch"  # the kind of packets that start a kernel, but for those of graphs
+_TOLD = {"pid": "process", "tid": "tid", "gpu": "gpu"}
+_NAMED = (("gpus", "gpu", "gpu_id"), ("streams", "stream", "handle"))
+_NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
+# Functions of the driver, and rows of its SMI events.
+_EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTION$"
+
+
+def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
+    """Return the answers; what the capture does not hold is said to be not recorded, never guessed."""
+    made, tables = _name_makers(evidence), evidence.tables
+    said = {v.name: v for v in verdicts}
+    return (
+        _creation(made, "amd_log" in evidence.sources),
+        _mqd(made),
+        _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
+        _queues(evidence, made),
+        _priority(evidence, said),
+        Answer(_QUESTION, *describe_busy(evidence)),
+    )
+
+
+def _name_makers(evidence: Evidence) -> pl.DataFrame:
+    """Return `queue_creation` with `maker` and `whose`, in words: what not all queues have alike, and the stream."""
+    made, tables = evidence.queue_creation, evidence.tables
+    gpus, streams = (tables(name).select(key, value).collect() for name, key, value in _NAMED)
+    named = made.join(gpus.with_columns(gpu_id_text()), on="gpu", how="left", maintain_order="left")
+    named = named.join(streams, on="stream", how="left", maintain_order="left")
+    # Processes of two nodes may have one pid.
+    several = {key: made[whose].drop_nulls().n_unique() > 1 for key, whose in _TOLD.items()}
+    maker = [
+        pl.format(text, "gpu_id" if key == "gpu" else key) if several[key] else pl.lit(None, pl.String)
+        for key, text in (("pid", "process {}"), ("tid", "thread {}"), ("gpu", "GPU {}"))
+    ]
+    words = pl.concat_str(_name_node(evidence), *maker, separator=", ", ignore_nulls=True)
+    whose = pl.format(" for stream {}", hex_text(pl.col("handle")))
+    return named.with_columns(
+        maker=pl.when(words != "").then(pl.format(" ({})", words)).fill_null(""), whose=whose.fill_null("")
+    )
+
+
+def _name_node(evidence: Evidence) -> pl.Expr:
+    """Return the node of a queue, in words; null where all are of one."""
+    nodes = evidence.info.get("nodes") or []
+    return pl.format("node {}", node_of("queue", nodes if len(nodes) > 1 else [], "queues"))
+
+
+def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
+    told = made.filter(pl.col("created_line_event").is_not_null()) if has_log else made
+    # Where ioctls are left over, one of them may be a queue's own.
+    lacks = "which CREATE_QUEUE ioctl made it is not known" if made.height > told.height else _NOT_RECORDED
+    lines = [_describe_creation(row, has_log, lacks) for row in told.head(_MAX_QUEUES).iter_rows(named=True)]
+    if told.height > _MAX_QUEUES:
+        lines.append(f"... and {told.height - _MAX_QUEUES} more queues: section Queue creation")
+    if made.height > told.height:
+        lines.append(_describe_unlogged(made.filter(pl.col("created_line_event").is_null())))
+    events = told.select(pl.coalesce("created_line_event", "create_ioctl_event")).to_series().head(_MAX_QUEUES)
+    question = "How was each queue requested and created, and how long did it take on each side?"
+    return Answer(question, tuple(lines) or ("no queue creation is recorded",), tuple(events.to_list()))
+
+
+def _describe_unlogged(made: pl.DataFrame) -> str:
+    """Return what became of the CREATE_QUEUE ioctls that no line of the log tells of."""
+    what = count_of(made.height, "more CREATE_QUEUE ioctls are", "more CREATE_QUEUE ioctl is")
+    refused = _refused(made)
+    end = f"; the driver refused {_all_or(refused.height, made.height)}{_named(refused)}" if refused.height else ""
+    longest = made["ioctl_ns"].max()
+    took = f"; the longest took {_describe_short(longest)}" if isinstance(longest, int) else ""
+    return f"{what} joined to no line of the HIP log (queues of ROCr's own and of SDMA have none){took}{end}"
+
+
+def _refused(made: pl.DataFrame) -> pl.DataFrame:
+    return made.filter(pl.col("ioctl_result").is_not_null() & (pl.col("ioctl_result") != "0"))
+
+
+def _named(refused: pl.DataFrame) -> str:
+    return f" ({', '.join(refused['ioctl_result'].unique().sort())})"
+
+
+def _all_or(part: int, whole: int) -> str:
+    return ("it" if whole == 1 else "all of them") if part == whole else f"{part} of them"
+
+
+def _describe_creation(row: dict[str, Any], has_log: bool, lacks: str) -> str:
+    ioctl = lacks if row["create_ioctl_event"] is None else _describe_ioctl(row)
+    name = f"queue {row['queue']}{row['maker']}"
+    if not has_log:
+        return f"{name}: {ioctl}; which HIP call asked for it is not known without a HIP log"
+    asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is not known"
+    asked += row["whose"] if row["call"] else ""
+    return f"{name}: {asked}; {_describe_runtime(row)}; {ioctl}"
+
+
+def _describe_runtime(row: dict[str, Any]) -> str:
+    """Return how long the runtime took, and the ioctls of its thread that surely lie in this time."""
+    if row["rocr_ns"] is None:
+        return "runtime time unknown"
+    said = f"the runtime took {render_ns(row['rocr_ns'])}"
+    if not row["rocr_in_ioctls_ns"]:
+        return said
+    ioctls = f"{count_of(row['rocr_ioctls'], 'ioctl')} of {render_ns(row['rocr_in_ioctls_ns'])}"
+    # An ioctl that the errors of the clocks may put outside is not among them.
+    return f"{said}, in it at least {ioctls} in total"
+
+
+def _describe_ioctl(row: dict[str, Any]) -> str:
+    result = row["ioctl_result"]
+    ioctl = f"CREATE_QUEUE (event {row['create_ioctl_event']}) took {_describe_short(row['ioctl_ns'])}"
+    if result is None:
+        unknown = "its return was not seen" if row["ioctl_ns"] is None else "what it returned is not known"
+        return f"{ioctl} and {unknown}"
+    return f"{ioctl} and returned {result}{'' if result == '0' else ': the driver made no queue'}"
+
+
+def _describe_short(took_ns: int | None) -> str:
+    """Return a duration; the stamps of a trace text are whole microseconds, so that a short one can be zero."""
+    if took_ns is None:
+        return "an unknown time"
+    return "less than 1 us" if took_ns == 0 else render_ns(took_ns)
+
+
+def _mqd(made: pl.DataFrame) -> Answer:
+    seen = made.drop_nulls("init_mqd_event")
+    question = "Where is the MQD made, and when is it handed over?"
+    if seen.is_empty():
+        return Answer(question, ("not recorded: no MQD function was traced (capture with the KFD and MQD probes)",))
+    lines = [
+        f"queue {row['queue']}{row['maker']}: in event {row['init_mqd_event']}, {_describe_short(row['mqd_ns'])} after "
+        f"CREATE_QUEUE began; operations: {row['mqd_operations']}"
+        for row in seen.head(_MAX_QUEUES).iter_rows(named=True)
+    ]
+    lines.append("the driver hands it over before CREATE_QUEUE returns (runlist under HWS, add_hw_queue under MES)")
+    return Answer(question, tuple(lines), tuple(seen["init_mqd_event"].head(_MAX_QUEUES).to_list()))
+
+
+def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Answer:
+    names = ("compute_uses_doorbell", "doorbell_per_packet", "copies_use_user_sdma", "no_kcq_use")
+    lines = [f"{name}: {said[name].outcome}, {said[name].finding.reason}" for name in names if name in said]
+    if pages.height:
+        times = int(pages["mappings"].sum())
+        what = "the doorbell page was mapped once" if times == 1 else f"doorbell pages were mapped {times} times"
+        pairs = "" if pages.height == 1 else f", for {pages.height} pairs of process and GPU"
+        lines.append(f"{what}{pairs} (it is once per process and GPU)")
+    else:
+        lines.append(
+            "no mapping of a doorbell page is in the trace"
+            if has_trace
+            else "the mapping of the doorbell page is not recorded: there is no kernel trace"
+        )
+    question = "Which path did launches and copies take, and was the doorbell visible?"
+    return Answer(question, tuple(lines), tuple(pages["event"].sort().to_list()))
+
+
+def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
+    queues = evidence.by_node(lambda node: summarize_queues(node.tables("queues"), node.tables("stream_queues")))
+    used = queues.filter(pl.col("dispatches") > 0)
+    types = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type").iter_rows()
+    kinds = f": {_list(f'{n} {kind}' for kind, n in types)}" if queues.height else ""
+    doubled = count_doubled(queues)
+    least = f"{queues.height - doubled} to " if doubled else ""
+    lines = [f"{least}{count_of(queues.height, 'queues are', 'queue is')} known{kinds}"]
+    lines += explain_doubled(queues)
+    guessed = queues.filter(pl.col("ring_evidence") == INFERRED)
+    if guessed.height:
+        whose = _all_or(guessed.height, queues.height)
+        lines.append(f"which ring was created is inferred for {whose}: up to ROCm 6.1 the line does not name it")
+    hidden = queues.filter("intercepted")
+    if hidden.height:
+        whose = _all_or(hidden.height, queues.height)
+        lines.append(
+            f"a profiler intercepts {whose}: HWq of the log is its buffer, `ring base` the ring of the hardware, whose "
+            "packets and doorbells are not recorded"
+        )
+    if used.height or queues["barriers"].sum():
+        lines.append(f"{used.height} of them had dispatches{_untold(queues)}")
+    elif queues.height:
+        lines.append("which of them had dispatches is unknown: no packet is recorded")
+    refused = _refused(made)
+    if refused.height:
+        whose = _all_or(refused.height, queues.height)
+        lines.append(f"the driver refused CREATE_QUEUE for {whose}{_named(refused)}")
+    lines += _describe_shared(queues, evidence.tables)
+    return Answer("How many queues of which type, and are they shared?", tuple(lines))
+
+
+def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
+    """Yield which queues were shared: by streams that lived at the same time; others may follow each other there."""
+    living = count_streams_at_once(tables("streams"), tables("stream_queues"))
+    several = queues.filter(pl.col("streams") > 1).join(living, on="queue", how="left", maintain_order="left")
+    shared, followed = (several.filter(is_so) for is_so in (pl.col("at_once") > 1, pl.col("at_once") == 1))
+    if shared.height:
+        told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "at_once").iter_rows())
+        yield f"shared: {_list(told)}"
+    elif (streams := queues.drop_nulls("dispatches")["streams"]).sum() and not streams.null_count():
+        yield "no queue was shared by streams"
+    if followed.height:
+        told = (f"queue {q} by {n} streams" for q, n in followed.select("queue", "streams").iter_rows())
+        yield f"used by one stream after the other: {_list(told)}"
+
+
+def _untold(queues: pl.DataFrame) -> str:
+    """Return of how many queues that may have had dispatches the log does not tell."""
+    sdma = pl.col("type").str.starts_with("sdma").fill_null(value=False)
+    untold = queues.filter(pl.col("dispatches").is_null() & ~sdma).height
+    return f"; of {untold} more it is unknown: the log does not show what went through them" if untold else ""
+
+
+def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
+    rows = evidence.priorities.filter(pl.col("priority_hip").is_not_null())
+    kinds = rows.group_by("priority_hip", "priority_log", "priority_driver").len()
+    kinds = kinds.sort("priority_hip", "priority_log", "priority_driver")
+    lines = [
+        f"{count_of(n, 'queue')}: HIP priority {hip}, log {_or_unknown(log)}, driver {_or_unknown(driver)}"
+        for hip, log, driver, n in kinds.iter_rows()
+    ]
+    if "priority_reaches_hardware" in said:
+        verdict = said["priority_reaches_hardware"]
+        lines.append(f"priority_reaches_hardware: {verdict.outcome}, {verdict.finding.reason}")
+    lines += _describe_service(evidence)
+    moved = collect(
+        evidence.tables("events")
+        .filter(pl.col("layer").is_in(["kfd", "mqd", "smi"]) & is_counted())
+        .select("event", pl.col("name").cast(pl.String))
+        .filter(pl.col("name").str.contains(_EVICTIONS))
+    )
+    lines.append(_describe_moves(evidence, moved.height))
+    return Answer("Is preemption or priority in effect?", tuple(lines), tuple(moved["event"].head(20).to_list()))
+
+
+def _describe_service(evidence: Evidence) -> list[str]:
+    """Return how long the packets of each priority waited, where queues of several priorities were timed."""
+    rows = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
+    if rows.is_empty():
+        return [_describe_unserved(evidence)]
+    kind = rows["kind"][0]
+    rows, shown = _choose_compared(rows, evidence)
+    lines = [
+        f"queue {row['queue']} (log priority {_or_unknown(row['priority_log'])}{row['where']}): doorbell to GPU start "
+        f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} {kind} packets, "
+        f"{_describe_error(row['start_error_ns'])}"
+        for row in shown.iter_rows(named=True)
+    ]
+    if rows.height > shown.height:
+        lines.append(f"... and {rows.height - shown.height} more queues: section Waiting for the GPU by priority")
+    if kind != _KERNELS:
+        lines.append(
+            f"these are {kind} packets, not kernels (no kernels of two priorities were timed): each starts when the "
+            "packets before it are done, so its wait includes their time and does not tell how long a kernel waits"
+        )
+    return [
+        *lines,
+        "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
+    ]
+
+
+def _describe_unserved(evidence: Evidence) -> str:
+    """Return why nothing tells whose kernels are served first, and what would."""
+    timed, rung = pl.col("gpu_start_ns").is_not_null(), pl.col("doorbell_evidence").cast(pl.String) == RECORDED
+    kernels = evidence.tables("launches").filter(pl.col("kind").cast(pl.String) == _KERNELS)
+    counts = collect(kernels.select(n=pl.len(), timed=timed.sum(), rung=rung.sum(), both=(timed & rung).sum())).row(
+        0, named=True
+    )
+    if "amd_log" not in evidence.sources:
+        why, tell = "there is no HIP log", "record one (AMD_LOG_LEVEL=5), with GPU times of kernels"
+    elif not counts["n"]:
+        why, tell = "no kernel is in the log", "launch some, with AMD_LOG_LEVEL=5"
+    elif not counts["timed"]:
+        why = "no kernel has GPU times"
+        tell = "run with profiling on, or import a profile of the same run (--rocprof)"
+        tell += "" if counts["rung"] else ", and trace the doorbells"
+    elif not counts["both"]:
+        why, tell = "no kernel with GPU times has a recorded doorbell", "trace with the doorbell probe"
+    else:
+        why, tell = "no kernels of two priorities were timed (those of graphs do not count)", "launch such kernels"
+    return (
+        f"who is served first cannot be told: {why}; to know it: {tell}, or compare latencies alone and together by "
+        "`tracecorr experiment preempt`"
+    )
+
+
+def _choose_kind(timed: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of one kind of packets with several priorities: kernels, else what most are; or none.
+
+    Packets of a graph wait for each other, so that a wait tells nothing of their queue.
+    """
+    of_kind = timed.group_by("kind").agg(pl.col("timed").sum(), pl.col("priority_log").n_unique().alias("priorities"))
+    several = of_kind.filter((pl.col("priorities") > 1) & ~pl.col("kind").str.ends_with(OF_A_GRAPH))
+    chosen = several.sort(pl.col("kind") != _KERNELS, -pl.col("timed"), "kind")["kind"].head(1)
+    return timed.filter(pl.col("kind").is_in(chosen.implode()))
+
+
+def _choose_compared(rows: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the queues with `where` (node and GPU, if several), and those to show: of each priority alike."""
+    gpus = evidence.tables("gpus").select("gpu", "gpu_id").collect().with_columns(gpu_id_text())
+    rows = rows.join(evidence.queues.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
+    rows = rows.join(gpus, on="gpu", how="left", maintain_order="left")
+    several = rows["gpu"].drop_nulls().n_unique() > 1
+    gpu = pl.format("GPU {}", "gpu_id") if several else pl.lit(None, pl.String)
+    where = [pl.format(", {}", words).fill_null("") for words in (_name_node(evidence), gpu)]
+    rows = rows.with_columns(where=pl.concat_str(where), turn=pl.int_range(pl.len()).over("gpu", "priority_log"))
+    # Only queues of one GPU wait for each other.
+    order, falls = ["gpu", "priority_log", "queue"], [False, True, False]
+    chosen = rows.sort("turn", *order, descending=[False, *falls]).head(_MAX_QUEUES)
+    return rows, chosen.sort(order, descending=falls)
+
+
+def _describe_error(error_ns: int | None) -> str:
+    return "with an unknown error" if error_ns is None else f"each known to +- {render_ns(error_ns)}"
+
+
+def _describe_moves(evidence: Evidence, moves: int) -> str:
+    if moves:
+        return (
+            f"{count_of(moves, 'evictions, suspends or restores', 'eviction, suspend or restore')} of queues recorded"
+        )
+    smi = any(entry.get("form") == "smi" for entry in evidence.info.get("files") or [])
+    if smi or any(re.search(_EVICTIONS, name) for name in evidence.armed):
+        return "no eviction, suspend or restore of queues was recorded; preemption by firmware alone leaves no event"
+    return "evictions, suspends and restores of queues are not recorded (capture with the KFD's functions, as root)"
+
+
+def _or_unknown(value: int | None) -> str:
+    return "not recorded" if value is None else str(value)
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(words) or "none"

@@ -1,0 +1,241 @@
+"""Verdicts on clocks and losses: are the tables complete, on one clock, and in causal order?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.clocks import WIDTH_NS
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.frames import collect
+from tracecorr.analyze.losses import LACKS_HEAD, summarize_unaccounted
+from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.verdicts.model import Claim, Finding, always, failed, has_several_clocks, passed, unknown
+from tracecorr.clock.refuted import Refuted, find_refuted
+from tracecorr.store.recording import FAILED, name_state
+
+
+def _judge_nothing_lost(evidence: Evidence) -> Finding:
+    """Add up what the sources say was lost; where a reader books it in the ledger, too, it is the same."""
+    losses = evidence.tables("losses").collect()
+    ledger = evidence.tables("ledger")
+    unaccounted = summarize_unaccounted(ledger, evidence.tables("files"))
+    # What is skipped is mostly no record: text of the program, blank lines.
+    used = ledger.filter(pl.col("outcome").cast(pl.String) == "used")
+    read = used.select(pl.col("records").sum()).collect().item() or 0
+    counts = {
+        "records_read": int(read), "loss_spans": losses.height, "records_lost": int(losses["count"].sum() or 0),
+        "unaccounted_files": unaccounted.height,
+    }  # fmt: skip
+    if losses.height or unaccounted.height:
+        return failed(_describe(losses, unaccounted.height), counts | _count_untold(losses) | _count_late(losses))
+    if not read:
+        return unknown("nothing was read", "record a HIP log or a kernel trace", counts)
+    if evidence.info.get("state") == "killed":
+        # No source can tell what lay in buffers that nobody read any more.
+        reason = f"{read} records were read; the capture was killed, and what it had not stored is missing"
+        return unknown(reason, "capture again, and let the capture end: Ctrl-C, not kill -9", counts)
+    if evidence.info.get("state") == FAILED:
+        reason = f"{read} records were read; {name_state(evidence.info)}, and what it had not stored is missing"
+        return unknown(reason, "remove the cause, and capture again", counts)
+    return passed(f"{read} records were read, no source reports a loss", counts)
+
+
+def _describe(losses: pl.DataFrame, unaccounted: int) -> str:
+    """Say what was lost, what lacks before a log's first line apart: nobody knows whether that is much."""
+    late = _count_late(losses).get("late_logs", 0)
+    head = ""
+    if late:
+        logs = count_of(late, "HIP logs begin", "HIP log begins")
+        head = f"{logs} in the middle of the run: what was printed before the first line is not there"
+        losses = losses.filter(~LACKS_HEAD)
+        if losses.is_empty() and not unaccounted:
+            return f"{head}; behind it no source reports a loss"
+        head += "; "
+    return head + _describe_spans(losses, unaccounted)
+
+
+def _count_late(losses: pl.DataFrame) -> dict[str, int]:
+    """Return how many logs begin in the middle of the run; nothing where none does."""
+    late = losses.filter(LACKS_HEAD).height
+    return {"late_logs": late} if late else {}
+
+
+def _describe_spans(losses: pl.DataFrame, unaccounted: int) -> str:
+    files = count_of(unaccounted, "files are", "file is")
+    return f"{_describe_records(losses)}, {files} not accounted for"
+
+
+def _describe_records(losses: pl.DataFrame) -> str:
+    untold, total = losses["count"].null_count(), int(losses["count"].sum() or 0)
+    if untold and not total:
+        # Where bytes of no whole record were dropped their number is known: none.
+        spans = count_of(untold, "span") if untold == losses.height else f"{untold} of {losses.height} spans"
+        return f"records were lost in {spans}, and nobody knows how many"
+    if losses.height and not total:
+        return f"no whole record was lost, but parts of some in {count_of(losses.height, 'span')}"
+    more = f" (and those of {count_of(untold, 'span')} of unknown number)" if untold else ""
+    # What lacks of the log is counted by what shows that it lacks.
+    of_log = losses.filter(pl.col("source").cast(pl.String) == "amd_log")["count"].sum()
+    lost = count_of(total, "records were", "record was")
+    return f"{'at least ' if of_log else ''}{lost} lost{more}"
+
+
+def _count_untold(losses: pl.DataFrame) -> dict[str, int]:
+    """Return how many spans tell no number of lost records; nothing where all do."""
+    untold = losses["count"].null_count()
+    return {"spans_of_unknown_number": untold} if untold else {}
+
+
+NOTHING_LOST = Claim(
+    "nothing_lost",
+    "no source lost a record, and every byte of every file is accounted for",
+    (),
+    _judge_nothing_lost,
+    always,
+)
+
+
+def _judge_clock_aligned(evidence: Evidence) -> Finding:
+    """Look at the clock maps: their method, their width, what contradicts them."""
+    limit = evidence.thresholds.clock_error_ns
+    maps = evidence.tables("clock_map").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+    maps = maps.with_columns(width=WIDTH_NS)
+    lost = maps.filter(pl.col("method") == "unaligned")
+    trace = maps.filter(~pl.col("source").str.starts_with("amd_log:mono"))
+    unproven = trace.filter((pl.col("method") == "same_clock") & (pl.col("pairs") == 0))
+    far = _list_far(evidence, maps, limit)
+    wide = maps.filter((pl.col("width") > limit) & ~pl.col("source").is_in(far))
+    counts = {
+        "clocks": maps["source"].n_unique(), "unaligned": lost.height, "unproven": unproven.height,
+        "wider_than_limit": wide.height,
+        "contradictions": int(maps["violated"].sum() or 0), "pairs": int(maps["pairs"].sum() or 0), "limit_ns": limit,
+    }  # fmt: skip
+    if far:
+        counts["wide_outside_the_trace"] = len(far)
+    if lost.height and counts["clocks"] > 1:
+        return failed(f"unaligned: {', '.join(lost['source'].unique(maintain_order=True))}", counts)
+    refuted = find_refuted(maps)
+    if refuted:
+        counts[f"beside_{refuted.name.removeprefix('CLOCK_').lower()}_ns"] = refuted.beside_ns
+        return failed(_describe_refuted(refuted), counts)
+    if counts["contradictions"]:
+        return failed(f"{counts['contradictions']} clock samples or pairs contradict the maps", counts)
+    if wide.height:
+        return failed(_name_wide(maps.filter(~pl.col("source").is_in(far)), limit), counts)
+    if counts["clocks"] < 2:
+        return unknown("there is only one clock: nothing to align", "record log and kernel trace of one run", counts)
+    if unproven.height:
+        return unknown(
+            f"{', '.join(unproven['source'])} is taken as CLOCK_MONOTONIC, but no mark or pair proves it",
+            "record clock samples (clock.json) or the doorbell probe", counts,
+        )  # fmt: skip
+    near = maps.filter(~pl.col("source").is_in(far))
+    widest = max(near["width"].fill_null(0).to_list())
+    said = f"{counts['clocks']} clocks, the widest error is {render_ns(widest)}"
+    return passed(said + _describe_far(maps, far), counts)
+
+
+def _describe_refuted(refuted: Refuted) -> str:
+    way = "-" if refuted.beside_ns < 0 else "+"
+    return (
+        f"the kernel trace was said to be on {refuted.name}, but runs {way}{render_ns(abs(refuted.beside_ns))} beside "
+        "it: import it with the clock that it was recorded with"
+    )
+
+
+def _list_far(evidence: Evidence, maps: pl.DataFrame, limit: int) -> list[str]:
+    """Return the clock of ROCr's lines where it is wider than the limit only at times that no kernel trace shows.
+
+    A process that is attached to may have logged for hours before the first clock sample. Nothing is linked by those
+    times: what they would be linked to is not recorded.
+    """
+    wide = maps.filter((pl.col("width") > limit) & (pl.col("source") == _OF_ROCR))
+    sources = wide["source"].unique().to_list()
+    if not sources or not evidence.trace_aligned:
+        return []
+    events = evidence.tables("events").with_columns(pl.col("source").cast(pl.String))
+    low, high = collect(
+        events.filter(pl.col("source") == "ftrace").select(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max())
+    ).row(0)
+    if low is None:
+        return []
+    error = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
+    shown = events.filter((pl.col("source") == "amd_log") & pl.col("ts_ns").is_between(low, high))
+    is_near = bool(collect(shown.select((error > limit).any())).item())
+    return [] if is_near else sources
+
+
+def _describe_far(maps: pl.DataFrame, far: list[str]) -> str:
+    if not far:
+        return ""
+    widths = maps.filter(pl.col("source").is_in(far)).group_by("source", maintain_order=True).agg(pl.col("width").max())
+    told = ", ".join(f"{source} only to {render_ns(width)}" for source, width in widths.iter_rows())
+    return f"; {told} where none of its lines is of the time of the trace"
+
+
+def _name_wide(maps: pl.DataFrame, limit: int) -> str:
+    """Return which clocks are wider than the limit, and by how well the others are known."""
+    widths = maps.group_by("source", maintain_order=True).agg(pl.col("width").max())
+    wide = widths.filter(pl.col("width") > limit)
+    # The log is what the others are mapped to.
+    narrow = widths.filter((pl.col("width") <= limit) & (pl.col("source") != "amd_log:mono"))
+    told = ", ".join(
+        f"{source} ({_OF_GPU if source == 'amd_log:boot' else ''}{render_ns(width)})"
+        for source, width in wide.iter_rows()
+    )
+    rest = f"; all others are known to {render_ns(int(narrow['width'].max()))}" if narrow.height else ""  # type: ignore[arg-type]
+    return f"the error of {told} is wider than {render_ns(limit)}{rest}"
+
+
+# `Signal =` lines of the log tell GPU times on CLOCK_BOOTTIME, nothing else does.
+_OF_GPU = "the log's GPU times, "
+_OF_ROCR = "amd_log:mono_raw"
+
+CLOCK_ALIGNED = Claim(
+    "clock_aligned", "all clocks are mapped within `clock_error_ns` (default 100 us), nothing contradicts it",
+    (), _judge_clock_aligned, has_several_clocks,
+)  # fmt: skip
+
+
+def _judge_causality(evidence: Evidence) -> Finding:
+    """Look for links whose gap is negative beyond its error.
+
+    A barrier's line is printed after its store, so that its packet may even have run and be complete; the command of a
+    graph launch is printed after its packets. A queue that is running takes a packet from the ring when it is written,
+    which may be before its line: what rocprof timed is not judged.
+    """
+    barriers = evidence.packets.filter(pl.col("kind") != "dispatch").select(from_event="event", barrier=pl.lit(True))
+    links = evidence.tables("links").select("from_event", "to_event", "rule", "gap_ns", "gap_err_ns")
+    tasks = evidence.tables("events").filter(pl.col("name") == "Task")
+    tasks = tasks.select(from_event="event", task=pl.lit(True))
+    of_barrier = ["doorbell_of_packet", "gpu_time_of_signal", "completion_of_packet"]
+    late_lines = pl.col("rule").is_in(of_barrier) & pl.col("barrier").fill_null(False)
+    late_lines |= (pl.col("rule") == "packet_of_command") & pl.col("task").fill_null(False)
+    late_lines |= pl.col("rule") == "rocprof_of_packet"
+    judged = links.join(barriers, on="from_event", how="left").join(tasks, on="from_event", how="left")
+    judged = judged.with_columns(late=late_lines)
+    bounded = pl.col("gap_err_ns").is_not_null() & ~pl.col("late")
+    broken = bounded & (pl.col("gap_ns") + pl.col("gap_err_ns") < 0)
+    rows = collect(
+        judged.select(
+            links=pl.len(), checked=bounded.sum(), not_judged=pl.col("late").sum(), broken=broken.sum(),
+            worst_ns=pl.col("gap_ns").filter(broken).min(), events=pl.col("to_event").filter(broken).head(20).implode(),
+        )
+    ).row(0, named=True)  # fmt: skip
+    counts = {name: int(rows[name] or 0) for name in ("links", "checked", "not_judged", "broken")}
+    if counts["broken"]:
+        said = f"{counts['broken']} of {counts['checked']} effects come before their cause"
+        said += f", by up to {-rows['worst_ns']} ns"
+        return failed(said, counts, pl.Series(rows["events"], dtype=pl.Int64))
+    if not counts["checked"]:
+        return unknown("no link has two times of known error", "record log and kernel trace of one run", counts)
+    return passed(f"none of {counts['checked']} effects comes before its cause beyond the error", counts)
+
+
+CAUSALITY = Claim(
+    "causality",
+    "no effect comes before its cause by more than the error of both times",
+    (),
+    _judge_causality,
+    has_several_clocks,
+)
