@@ -166,7 +166,7 @@ def test_every_section_of_the_report_has_a_page() -> None:
     """`nodes` is of datasets of many nodes, whose timeline names them."""
     empty = Evidence(lambda name: schema.TABLES[name].empty().lazy(), None, {})
     shown = {key for page in PAGES.values() for key in page.sections}
-    assert {section.key for section in list_sections(empty, set())} == shown
+    assert {section.key for section in list_sections(empty)} == shown
 
 
 def test_only_pages_of_the_list_are_given_out(client: Any) -> None:

@@ -229,7 +229,7 @@ class Library:
             return self._live.setdefault(name, Live(capture)).read()
         if is_completed_now(capture):
             raise CaptureError(f"the tables of {capture.path} are being built by its recording", "wait for its end")
-        if not capture.has_tables():
+        if not capture.has_tables() or capture.is_outdated():
             correlate(capture.path, live=lambda text: self._tell(wanted, f"building the tables: {text}"))
             capture = Capture.open(capture.path)
         if name in self._live:

@@ -219,6 +219,10 @@ def open_capture(name: Path | None, *, tables: bool = True) -> Capture:
     capture = Capture.open(path)
     if tables and not capture.has_tables():
         raise describe_missing_tables(capture, path)
+    if tables and capture.is_outdated():
+        from tracecorr.pipeline import rebuild_outdated
+
+        return rebuild_outdated(capture, say)
     return capture
 
 

@@ -142,14 +142,15 @@ def _check_clock(clock: str, traces: list[Path]) -> None:
 
 def _name_options(files: list[Path]) -> InputError:
     """Return the error that says behind which options files that stand alone belong."""
-    from tracecorr.store.likeness import find_option
+    from tracecorr.read.importing import find_option
+    from tracecorr.store import raw
 
     told = ", ".join(str(path) for path in files)
     what = f"{told}: each file needs the option of its kind before it"
     capture = next((path for path in files if (path / "capture.json").is_file()), None)
     if capture is not None:
         return InputError(f"{capture} is already a capture", f"tracecorr report {quote_path(capture)}")
-    options = [(find_option(path), path) for path in files]
+    options = [(find_option(raw, path), path) for path in files]
     if not all(option for option, _ in options):
         return InputError(what, "--amd-log for a HIP log, --ftrace for a kernel trace, --rocprof for a profile")
     words = " ".join(f"{option} {quote_path(path)}" for option, path in options)
@@ -196,7 +197,7 @@ def _name_replaced(capture: Capture) -> CaptureError:
 
 def _choose_output(output: Path | None, first: Path) -> Path:
     if output is None:
-        from tracecorr.store.importing import plain_name
+        from tracecorr.read.importing import plain_name
 
         name = plain_name(first.resolve())
         return Path(f"{name.rsplit('.', 1)[0] or name}{SUFFIX}")

@@ -49,6 +49,6 @@ def _count_rows(capture: Capture) -> dict[str, int]:
 
     from tracecorr.model import schema
 
-    if not capture.has_tables():
+    if not capture.has_tables() or capture.is_outdated():
         return {}
     return {table: int(capture.table(table).select(row_count()).collect().item()) for table in schema.TABLES}
