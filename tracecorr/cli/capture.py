@@ -116,6 +116,9 @@ NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not 
 AsRootOption = Annotated[
     bool, typer.Option("--as-root", help="Run the workload as root, not as the user who called sudo.")
 ]
+ShareOption = Annotated[
+    bool, typer.Option("--share", help="Let all users of this machine read the capture, not only the caller.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the live status line.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be recorded, and change nothing.")]
 
