@@ -89,7 +89,9 @@ def test_an_interrupted_import_says_how_to_go_on(run: Run, log_file: Path, monke
         patched.setattr("tracecorr.pipeline.correlate", interrupt)
         result = run("import", "--amd-log", log_file, "-o", "x")
     assert result.status == 130
-    assert "x.tracecorr holds the files, but no tables yet: tracecorr correlate x.tracecorr builds them" in result.err
+    assert (
+        "x.tracecorr contains the files, but no tables yet: tracecorr correlate x.tracecorr builds them" in result.err
+    )
     assert run("correlate", "x").status == 0
     assert run("report", "x").status == 0
 

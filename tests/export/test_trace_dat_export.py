@@ -18,7 +18,7 @@ from tracecorr.pipeline import correlate, import_files
 from tracecorr.read.ftrace import read_trace_dat
 from tracecorr.store import Capture
 
-FORMS = Path(__file__).parents[1] / "parse" / "ftrace" / "forms"
+FORMS = Path(__file__).parents[1] / "read" / "ftrace" / "forms"
 # Records of the recordings: as many as lines of their text that start a record.
 COUNTS = {"syscalls": 37, "raw_syscalls": 107}
 

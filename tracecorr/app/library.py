@@ -15,12 +15,10 @@ import polars as pl
 
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app import index
+from tracecorr.app.captures import CaptureLike, Nodes, Pair
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.live import Live
-from tracecorr.app.nodes import Nodes
-from tracecorr.app.pair import Pair
-from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import CaptureError, InputError, TracecorrError
 from tracecorr.model.printable import printable
 from tracecorr.pipeline import correlate

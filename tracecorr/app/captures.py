@@ -1,19 +1,87 @@
-"""Two captures on one axis of time: their tables together, keys kept apart, times of the second one moved."""
+"""What the page shows: a capture, a dataset of many nodes, or two captures on one axis of time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
-from tracecorr.app.source import CaptureLike
+from tracecorr.store import Capture
 from tracecorr.store.keys import KEYS, count_keys, move_table
 
 # What of the two captures is put at the same time.
 ANCHORS = {"start": "the first events", "packet": "the first packets"}
+
+
+class CaptureLike(Protocol):
+    """Describe a capture as the page sees it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name shown to the user."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """Return the capture folder."""
+        ...
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Return the contents of capture.json."""
+        ...
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """Return the table `name` of `model.schema.TABLES` (empty when the capture has none)."""
+        ...
+
+    def table_by_node(self, name: str) -> pl.LazyFrame:
+        """Return a table with the column `node` where it is of several captures: their nodes, or sides of a pair."""
+        ...
+
+    def tables_of_nodes(self) -> Mapping[str, Callable[[str], pl.LazyFrame]]:
+        """Return, by node of a dataset, what gives the node's rows of a table; nothing for a capture."""
+        ...
+
+    def raw(self, file: int, offset: int, length: int) -> bytes:
+        """Return exactly the bytes behind a row."""
+        ...
+
+    def record_text(self, file: int, record: bytes) -> str:
+        """Return a binary record with the names of its event and fields; "" where no format tells them."""
+        ...
+
+    def file_path(self, file: int) -> str:
+        """Return the path of a raw file inside the capture folder."""
+        ...
+
+    def line_number(self, file: int, offset: int) -> int | None:
+        """Return the line number (from 1) of an offset; None where the file has no lines."""
+        ...
+
+
+class Nodes(Capture):
+    """Show a dataset of many nodes: the owners of its lanes name their node.
+
+    Args:
+        capture: the dataset.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        super().__init__(capture.path, capture.info)
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """Return a table; owners of lanes have their node as `side`, and the number that they have in its capture."""
+        key = next((key for key, table in KEYS.items() if table == name), None)
+        if key is None:
+            return super().table(name)
+        used = {str(node["node"]): int(node["used"][name]) for node in self.info["nodes"]}
+        before = pl.col("node").replace_strict(used, return_dtype=pl.Int64)
+        rows = self.table_by_node(name).with_columns(own=pl.col(key).cast(pl.Int64) - before)
+        return rows.rename({"node": "side"})
 
 
 class Pair:
