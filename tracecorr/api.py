@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from functools import cached_property, partial
 from operator import index
@@ -48,6 +49,10 @@ def open_capture(path: str | Path) -> Capture:
     stored = StoredCapture.open(named_folder(Path(path)))
     if not stored.has_tables():
         raise describe_missing_tables(stored, Path(path))
+    if stored.is_outdated():
+        from tracecorr.pipeline import rebuild_outdated
+
+        stored = rebuild_outdated(stored, warnings.warn)
     return Capture(stored)
 
 
