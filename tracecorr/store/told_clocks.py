@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tracecorr.model.errors import InputError
-from tracecorr.read.ftrace.dat_read import read_description
+from tracecorr.read.ftrace.trace_dat import read_description
 from tracecorr.store.raw import open_read_at, read_clock_samples
 
 # These name no clock.
