@@ -82,7 +82,7 @@ def test_a_trace_that_is_not_mono_is_said_to_be_none(data_folder: Path, tmp_path
     wrong = _import(source, tmp_path / "mono.tracecorr", clock="mono")
     right = _import(source, tmp_path / "local.tracecorr", clock="local")
     (told,) = [text for text in wrong.info["warnings"] if text.startswith(_SAID)]
-    assert "it runs -24.454 ms beside it" in told and "--ftrace-clock local" in told
+    assert "it runs -24.450 ms beside it" in told and "--ftrace-clock local" in told
     assert not [text for text in right.info["warnings"] if text.startswith(_SAID)]
     # The wrong name costs nothing: the times, and what is linked by them, are those of the right one.
     assert _trace_rows(wrong).equals(_trace_rows(right))
@@ -152,6 +152,6 @@ def test_a_trace_that_is_not_on_the_clock_of_the_gpu_times_is_told(
     """Of CLOCK_MONOTONIC_RAW the log of this program has no line: nothing contradicts that."""
     source = data_folder / "captures" / "t1-local-clock"
     wrong, right = (_import(source, tmp_path / f"{c}.tracecorr", clock=c) for c in (clock, "local"))
-    said = f"ftrace:{clock}: the trace was said to be on CLOCK_BOOTTIME, but the evidence shows that it runs -24.454 ms"
+    said = f"ftrace:{clock}: the trace was said to be on CLOCK_BOOTTIME, but the evidence shows that it runs -24.450 ms"
     assert any(text.startswith(said) for text in wrong.info["warnings"]) == (clock == "boot")
     assert _trace_rows(wrong).equals(_trace_rows(right)), "nor are its bounds those of a clock of one rate"

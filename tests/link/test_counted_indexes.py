@@ -161,15 +161,6 @@ def test_packets_that_may_be_of_a_queue_made_again_are_not_counted_with_those_be
     assert counted(complete_indexes(rows)) == [0, 1, None]
 
 
-@pytest.mark.parametrize(("more", "expected"), [({}, [None] * 3), ({"signal": 9}, [0, 1, 2])])
-def test_of_packets_whose_lines_are_there_twice_none_is_counted(
-    more: dict[str, Any], expected: list[int | None]
-) -> None:
-    """A block of the log was copied behind itself: the second line is no packet, but no index says so."""
-    twice = packet(0, stamp_ns=5000)
-    assert counted(complete_indexes(records(made(), twice, {**twice, **more}, packet(0, stamp_ns=9000)))) == expected
-
-
 def test_packets_before_the_first_lines_of_the_runtime_are_of_a_process_that_had_the_number_before() -> None:
     """The head of its log was cut off; the one Created line is that of the next process with its pid."""
     begin, other = {"name": BEGINNINGS[0], "layer": "other"}, {"file": 1}

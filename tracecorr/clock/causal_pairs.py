@@ -1,30 +1,38 @@
-"""Causal pairs: what the order of cause and effect says of a trace's clock, without any sample."""
+"""Causal pairs: what the order of cause and effect says of a clock, without any sample.
+
+Each pair is a span: something of one clock happened between two moments of CLOCK_MONOTONIC, times of lines of HIP.
+"""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Bounds, Ints, join_bounds, no_bounds
-from tracecorr.clock.clock_map import ClockMap, fit_clock_map
-from tracecorr.clock.creation_shift import choose_ioctls
-from tracecorr.clock.intervals import Moments, list_silences, pair_spans
-from tracecorr.clock.suspends import SHORTEST_NS
+from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Bounds, Ints, Mask, join_bounds
+from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
 LOG_STEP_NS = 1000
-# The longest system calls say the most; more of them only cost time.
-_MAX_CALLS = 20_000
-# Each creation is compared with each ioctl.
-_MOST_CREATIONS = 1_000
+# More creations and ioctls than these tell nothing new of the one shift that all of them have.
+_MOST_CREATIONS, _MOST_IOCTLS = 32, 128
+# How far a clock may drift from the first CREATE_QUEUE to a later one: 600 ppm.
+_DRIFT = 600e-6
+_SPAN = {"stamp_ns": pl.Int64, "end_stamp_ns": pl.Int64, "from_ns": pl.Int64, "to_ns": pl.Int64}
+_IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
+_IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
+# Functions of the driver of which a probe records the ring.
+_IS_CREATE_PROBE = (pl.col("layer") == "kfd") & pl.col("name").is_in(["kfd_ioctl_create_queue", "kfd_create_queue"])
 
 
 def bound_spans(spans: pl.DataFrame, steps: tuple[int, int]) -> Bounds:
-    """Return what it says of a trace's clock that things of the trace happened between two moments of the log.
+    """Return what it says of a clock that things happened between two moments of the log.
 
     Args:
-        spans: columns stamp_ns, end_stamp_ns (trace), from_ns, to_ns (log; null = no such moment).
-        steps: how far the true time of a trace stamp may lie below and above it.
+        spans: columns stamp_ns, end_stamp_ns (of the clock), from_ns, to_ns (of the log; null = no such moment).
+        steps: how far the true time of a stamp of the clock may lie below and above it.
     """
     below, above = steps
     start, end = spans["stamp_ns"].to_numpy(), spans["end_stamp_ns"].to_numpy()
@@ -34,52 +42,108 @@ def bound_spans(spans: pl.DataFrame, steps: tuple[int, int]) -> Bounds:
     return join_bounds(Bounds(start, low, nothing_high), Bounds(end, nothing_low, high))
 
 
-def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Return the doorbell stores whose packet line is known: by thread, ring and index, where these are unique.
+def bound_causes(log: pl.DataFrame, trace: pl.DataFrame, args: pl.DataFrame, steps: tuple[int, int]) -> Bounds:
+    """Return what doorbells and queue creations say of the trace's clock.
 
-    Where an index comes again its ring was made again: of the indexes up to that one, those that are there once may be
-    of two lives, the store of one and the line of the other. So may one above it, where the line or the store that
-    would show it was lost: only what lies in the same life on both sides, of as many, is a pair.
+    Args:
+        log: HIP's lines of threads that are known.
+        trace: rows of the trace of threads that are known.
+        args: part args; `ring` of a probe in the driver.
+        steps: how far the true time of a trace stamp may lie below and above it.
+    """
+    doorbells = pair_doorbells(trace.filter(pl.col("layer") == "doorbell"), bracket_packets(log))
+    creations = list_creations(log)
+    made = pair_created_rings(creations, list_created_rings(trace, args))
+    if made.is_empty():
+        made = pair_creations(creations, trace.filter(_IS_CREATE), steps)
+    return join_bounds(bound_spans(doorbells, steps), bound_spans(made, steps))
+
+
+def list_moments(log: pl.DataFrame) -> pl.DataFrame:
+    """Return thread and moment_ns of all lines that threads printed, sorted by time.
+
+    Args:
+        log: rows of the log: thread, stamp_ns, end_stamp_ns (null = no second line).
+    """
+    sides = [log.select("thread", moment_ns=name) for name in ("stamp_ns", "end_stamp_ns")]
+    return pl.concat(sides).drop_nulls().sort("moment_ns")
+
+
+def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
+    """Return between which two moments of its thread each packet's doorbell store lies.
+
+    A dispatch line is printed before its store, so the store lies before the thread's next line; a barrier
+    line is printed after it (HIP 4.5 to 7.2). A packet whose store comes later (one of a graph launch that
+    stores once for several) has none in its interval.
+
+    Args:
+        packets: columns thread, at (time of the packet's line, ns), name.
+        moments: as `list_moments` returns them.
+
+    Returns: `packets` with doorbell_lo_ns and doorbell_hi_ns; null where the thread has no such line.
+    """
+    asked = packets.with_row_index("_row").sort("at")
+    sides: tuple[tuple[Literal["backward", "forward"], str], ...] = (("backward", "_before"), ("forward", "_after"))
+    for strategy, name in sides:
+        asked = asked.join_asof(
+            moments.rename({"moment_ns": name}), left_on="at", right_on=name, by="thread", strategy=strategy,
+            allow_exact_matches=False, coalesce=False, check_sortedness=False,
+        )  # fmt: skip
+    is_dispatch = pl.col("name") == "dispatch"
+    found = asked.with_columns(
+        doorbell_lo_ns=pl.when(is_dispatch).then("at").otherwise("_before"),
+        doorbell_hi_ns=pl.when(is_dispatch).then("_after").otherwise("at") + LOG_STEP_NS,
+    )
+    return found.sort("_row").drop("_row", "_before", "_after")
+
+
+def span_batches(packets: pl.DataFrame) -> pl.DataFrame:
+    """Return `packets` with a later doorbell_hi_ns where a thread prints several dispatches one behind the other.
+
+    They may be of one graph launch, which stores once for some of them (HIP 7.1.0: the index of the first), behind the
+    line of the last.
+
+    Args:
+        packets: columns thread, at, name, and what `bracket_doorbells` adds.
+    """
+    key, is_dispatch, latest = ["thread", "at"], pl.col("name") == "dispatch", pl.col("doorbell_hi_ns")
+    lines = packets.filter(is_dispatch).select(*key, latest).drop_nulls(key).unique(key).sort(key)
+    goes_on = (latest == pl.col("at").shift(-1) + LOG_STEP_NS).over("thread").fill_null(value=False)
+    lines = lines.with_columns(batch=(~goes_on).shift(1, fill_value=False).cum_sum())
+    last = lines.select(*key, _last=latest.last().over("batch"))
+    found = packets.join(last, on=key, how="left", maintain_order="left")
+    return found.with_columns(
+        doorbell_hi_ns=pl.when(is_dispatch).then(pl.coalesce("_last", latest)).otherwise(latest)
+    ).drop("_last")
+
+
+def bracket_packets(log: pl.DataFrame) -> pl.DataFrame:
+    """Return thread, ring, packet_index, doorbell_lo_ns, doorbell_hi_ns of the packets of a log."""
+    packets = log.filter(_IS_PACKET).select("thread", "ring", "packet_index", "name", at="stamp_ns")
+    return span_batches(bracket_doorbells(packets, list_moments(log)))
+
+
+def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+    """Return the doorbell stores whose packet line is known, as spans for `bound_spans`: by thread, ring and index.
+
+    Where an index comes again its ring was made again: lower indexes that are there once may be of two lives.
 
     Args:
         stores: columns thread, ring, packet_index, stamp_ns.
         packets: columns thread, ring, packet_index, doorbell_lo_ns, doorbell_hi_ns.
-
-    Returns: spans for `bound_spans`.
     """
     keys = ["thread", "ring", "packet_index"]
-    alone = pl.len().over(keys) == 1
     stores, packets = stores.drop_nulls(keys), packets.drop_nulls(keys)
+    alone = pl.len().over(keys) == 1
     again = pl.concat([side.filter(~alone).select(keys) for side in (stores, packets)])
     again = again.group_by("thread", "ring").agg(again=pl.col("packet_index").max())
-    pairs = stores.filter(alone).join(packets.filter(alone), on=keys)
-    if not again.is_empty():
-        lived = [
-            _number_lives(side.join(again, on=["thread", "ring"]), at).filter(alone)
-            for side, at in ((stores, "stamp_ns"), (packets, pl.coalesce("doorbell_hi_ns", "doorbell_lo_ns")))
-        ]
-        within = lived[0].join(lived[1], on=[*keys, "again", "life", "lives"])
-        within = within.filter(pl.col("packet_index") > pl.col("again")).select(pairs.columns)
-        pairs = pl.concat([pairs.join(again, on=["thread", "ring"], how="anti", maintain_order="left"), within])
+    pairs = stores.filter(alone).join(packets.filter(alone), on=keys).join(again, on=["thread", "ring"], how="left")
+    pairs = pairs.filter((pl.col("packet_index") > pl.col("again")).fill_null(value=True))
     return pairs.select("stamp_ns", end_stamp_ns="stamp_ns", from_ns="doorbell_lo_ns", to_ns="doorbell_hi_ns")
-
-
-def _number_lives(rows: pl.DataFrame, at: str | pl.Expr) -> pl.DataFrame:
-    """Return stores or packets with `life`, how often the indexes of their ring began anew before, and `lives`.
-
-    The indexes of one thread on one ring rise, as long as the ring lives.
-    """
-    ring = ["thread", "ring"]
-    begun = (pl.col("packet_index").diff() < 0).fill_null(value=False).cum_sum()
-    numbered = rows.sort(at, "packet_index").with_columns(life=begun.over(ring))
-    return numbered.with_columns(lives=pl.col("life").max().over(ring))
 
 
 def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.DataFrame:
     """Return the creations of queues whose ring a probe in the kernel recorded, as spans for `bound_spans`.
-
-    Also a creation whose first line lacks shows that a ring was made twice: of these no probe is surely that of the
-    other one.
 
     Args:
         creations: columns thread, ring, from_ns (null = not known), to_ns (log clock).
@@ -88,18 +152,16 @@ def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.Data
     keys = ["thread", "ring"]
     alone = pl.len().over(keys) == 1
     pairs = probes.drop_nulls(keys).filter(alone).join(creations.drop_nulls(keys).filter(alone), on=keys)
-    return pairs.drop_nulls("from_ns").select(
-        "stamp_ns", pl.coalesce("end_stamp_ns", "stamp_ns").alias("end_stamp_ns"), "from_ns",
-        to_ns=pl.col("to_ns") + LOG_STEP_NS,
-    )  # fmt: skip
+    end = pl.coalesce("end_stamp_ns", "stamp_ns")
+    return pairs.drop_nulls("from_ns").select("stamp_ns", "from_ns", "to_ns", end_stamp_ns=end).select(*_SPAN)
 
 
 def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[int, int]) -> pl.DataFrame:
     """Return which ioctl made which queue, by the one shift of the clock that puts an ioctl into every creation.
 
-    Between the lines `Number of allocated hardware queues` and `Created` a thread makes the CREATE_QUEUE ioctl
-    of that queue. When shifts that are no neighbours put one there, nothing is said. Where several ioctls may be that
-    of a creation (ROCr makes a queue of its own within the first one), its span is what all of them allow.
+    Between the lines `Number of allocated hardware queues` and `Created` a thread makes the CREATE_QUEUE ioctl of
+    that queue. Where two shifts do it that share no ioctl in some creation, nothing is said. Where several ioctls may
+    be that of a creation (ROCr makes a queue of its own within the first one), its span is what all of them allow.
 
     Args:
         creations: columns thread, from_ns, to_ns (log clock).
@@ -108,115 +170,101 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
 
     Returns: spans for `bound_spans`.
     """
-    creations = creations.with_columns(to_ns=pl.col("to_ns") + LOG_STEP_NS).sort("to_ns").head(_MOST_CREATIONS)
-    ioctls = ioctls.sort("stamp_ns").head(_MOST_CREATIONS)
+    creations = creations.drop_nulls("from_ns").sort("to_ns").head(_MOST_CREATIONS)
+    # One whose exit is missing made its queue, too; it ended later.
+    end = pl.coalesce("end_stamp_ns", "stamp_ns")
+    ioctls = ioctls.select("thread", "stamp_ns", end=end).sort("stamp_ns").head(_MOST_IOCTLS)
     from_ns, to_ns = creations["from_ns"].to_numpy(), creations["to_ns"].to_numpy()
-    stamp, end = ioctls["stamp_ns"].to_numpy(), ioctls["end_stamp_ns"].to_numpy()
-    low, high = from_ns[:, None] - stamp - steps[1], to_ns[:, None] - end + steps[0]
+    stamp, last = ioctls["stamp_ns"].to_numpy(), ioctls["end"].to_numpy()
+    low, high = from_ns[:, None] - stamp - steps[1], to_ns[:, None] - last + steps[0]
     fits = (creations["thread"].to_numpy()[:, None] == ioctls["thread"].to_numpy()) & (low <= high)
-    chosen = choose_ioctls(low, high, fits, stamp) if len(creations) > 1 else None
+    chosen = _choose_ioctls(low, high, fits, stamp) if len(creations) > 1 else None
     if chosen is None:
-        return pl.DataFrame(schema=dict.fromkeys(("stamp_ns", "end_stamp_ns", "from_ns", "to_ns"), pl.Int64))
-    first_end, last_start = np.where(chosen, end, NO_HIGH).min(axis=1), np.where(chosen, stamp, NO_LOW).max(axis=1)
+        return pl.DataFrame(schema=_SPAN)
+    first_end, last_start = np.where(chosen, last, NO_HIGH).min(axis=1), np.where(chosen, stamp, NO_LOW).max(axis=1)
     return pl.DataFrame({"stamp_ns": last_start, "end_stamp_ns": first_end, "from_ns": from_ns, "to_ns": to_ns})
 
 
-def drop_contradicted(spans: pl.DataFrame, named: Bounds, steps: tuple[int, int]) -> pl.DataFrame:
-    """Return the creations that were paired by a shift, none where pairs by a name tell that it is another one.
+def _choose_ioctls(low: Ints, high: Ints, fits: Mask, stamp: Ints) -> Mask | None:
+    """Return which ioctls (columns) may be those of which creations (rows); None where no shift or several are likely.
 
-    In a trace that lost records the ioctls that are left may fit other creations. The clock may have been stepped
-    between the two kinds of pairs, but by no less than the shortest suspend.
+    Of the shifts that put an ioctl into each creation those are meant that put most ioctls into one: a shift that is
+    too long by one creation leaves the last ioctl over.
+    """
+    row, column = np.nonzero(fits)
+    drift = _DRIFT * np.abs(stamp[column] - stamp[column[:1]])
+    least, most = low[row, column] - drift, high[row, column] + drift
+    best = 0
+    found: list[Mask] = []
+    for shift in np.unique(least):
+        inside = (least <= shift) & (shift <= most)
+        count = len(np.unique(column[inside]))
+        if len(np.unique(row[inside])) < len(low) or count < best:
+            continue
+        found = [*(found if count == best else []), inside]
+        best = count
+    masks = [np.zeros(low.shape, dtype=np.bool_) for _ in found]
+    for mask, inside in zip(masks, found, strict=True):
+        mask[row[inside], column[inside]] = True
+    if not masks or not all((masks[0] & mask).any(axis=1).all() for mask in masks):
+        return None
+    chosen: Mask = np.logical_or.reduce(masks)
+    return chosen
+
+
+def list_created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of probes in the kernel that recorded the `ring` of a CREATE_QUEUE.
 
     Args:
-        spans: as `pair_creations` returns them.
-        named: what doorbells of known rings and indexes say.
-        steps: how far the true time of a trace stamp may lie below and above it.
+        trace: part events with file, offset, layer, name.
+        args: part args.
     """
-    if spans.is_empty():
-        return spans
-    bounds, clock = bound_spans(spans, steps), fit_clock_map(named, "causal_pairs")
-    if not clock.aligned:
-        return spans
-    low, high = clock.bound(bounds.stamp_ns)
-    apart = np.maximum(bounds.low_ns.astype(np.float64) - high, low - bounds.high_ns.astype(np.float64))
-    return spans.clear() if ((apart > 0) & (apart < SHORTEST_NS)).any() else spans
+    rings = args.filter(pl.col("key") == "ring").select("file", "offset", ring="u64")
+    return trace.filter(_IS_CREATE_PROBE).drop("ring").join(rings, on=["file", "offset"])
 
 
-def count_creations(
-    creations: pl.DataFrame, ioctls: pl.DataFrame, clock: ClockMap, steps: tuple[int, int]
-) -> tuple[int, int]:
-    """Count the queue creations that may hold a CREATE_QUEUE ioctl of their thread, and those whose ioctl is elsewhere.
+def list_creations(log: pl.DataFrame) -> pl.DataFrame:
+    """Return the Created lines of queues: thread, ring, to_ns, and from_ns: when their thread counted the queues.
 
-    An ioctl that lies in a creation is none of another one: where a thread has no other ioctls left, the record of that
-    creation's own one is lost.
+    It is null where the thread's line before is not that count: then it is missing.
+    """
+    name = pl.col("name")
+    lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_SELECTED])).sort("file", "offset")
+    before, before_ns = (pl.col(column).shift(1).over("thread") for column in ("name", "stamp_ns"))
+    made = lines.with_columns(from_ns=pl.when(before == QUEUES_COUNTED).then(before_ns)).filter(name == QUEUE_CREATED)
+    return made.select("thread", "ring", "from_ns", to_ns=pl.col("stamp_ns") + LOG_STEP_NS)
+
+
+def list_raw_line_spans(log: pl.DataFrame) -> pl.DataFrame:
+    """Return ROCr's own lines between the HIP lines of the same thread around them, as spans for `bound_spans`.
+
+    A thread prints its lines in order: in a file where some are not, lines were moved, and tell nothing of others.
 
     Args:
-        creations: columns thread, from_ns, to_ns (log clock).
-        ioctls: CREATE_QUEUE ioctls of the trace: columns thread, stamp_ns.
-        clock: of the trace.
-        steps: how far the true time of a trace stamp may lie below and above it.
+        log: rows of the log with `thread`, `clock`, `file`, `offset`, `stamp_ns`.
     """
-    low, high = (pl.Series(side) for side in clock.bound(ioctls["stamp_ns"].to_numpy()))
-    stamp = pl.col("stamp_ns")
-    reach = pl.col("to_ns") + LOG_STEP_NS
-    creation, ioctl = pair_spans(
-        creations.select("thread", low="from_ns", high=reach),
-        ioctls.select("thread", low=stamp + low - steps[0], high=stamp + high + steps[1]),
-        ["thread"],
+    thread, is_raw = ["file", "thread"], pl.col("clock") == "mono_raw"
+    hip = pl.when(~is_raw).then("stamp_ns")
+    ordered = log.sort("file", "offset").with_columns(
+        from_ns=hip.forward_fill().over(thread), to_ns=(hip + LOG_STEP_NS).backward_fill().over(thread)
     )
-    made, asked = _mark(creations, creation), _mark(ioctls, ioctl)
-    # Of each thread: what holds nothing, and what nothing holds.
-    empty, spare = (
-        rows.join(others, on="thread", how="semi").group_by("thread").agg(found=(~pl.col("held")).sum())
-        for rows, others in ((made, asked), (asked, made))
-    )
-    foreign = empty.join(spare, on="thread").select(pl.min_horizontal("found", "found_right").sum()).item()
-    return len(np.unique(creation)), int(foreign)
+    moved = (pl.col("stamp_ns") < pl.col("from_ns").shift(1).over(thread)) & ~is_raw
+    ordered = ordered.filter(~moved.any().over("file"))
+    return ordered.filter(is_raw).select("stamp_ns", "from_ns", "to_ns", end_stamp_ns="stamp_ns")
 
 
-def _mark(rows: pl.DataFrame, held: Ints) -> pl.DataFrame:
-    """Return thread, held: whether a row is one of those numbers."""
-    return rows.select("thread").with_columns(held=pl.int_range(pl.len()).is_in(pl.Series(held).implode()))
+def list_gpu_time_spans(times: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPU times of `Signal =` lines between their packet and that line, as spans for `bound_spans`.
 
-
-def bound_silences(calls: pl.DataFrame, moments: Moments, rough: ClockMap, steps: tuple[int, int]) -> Bounds:
-    """Return what system calls say of the clock once it is roughly known.
-
-    A thread prints nothing while it is in the kernel: a call lies between two of its lines. Where only one of
-    these silences is long enough and near enough, it bounds the clock.
+    A packet starts after its line (a barrier: after its thread's line before that), and its GPU time was past when it
+    was printed.
 
     Args:
-        calls: columns thread, stamp_ns, end_stamp_ns of the trace.
-        moments: the lines of the log (`list_moments`).
-        rough: what is known of the clock.
-        steps: how far the true time of a trace stamp may lie below and above it.
+        times: rows of layer `gpu` of the log, with `line_stamp_ns`.
+        log: HIP's lines of threads that are known.
     """
-    duration = pl.col("end_stamp_ns") - pl.col("stamp_ns")
-    longest = calls.drop_nulls().filter(duration >= 0).top_k(_MAX_CALLS, by=duration)
-    found = [
-        _silences_of_thread(part, moments[int(key[0])], rough, steps)
-        for key, part in longest.partition_by("thread", as_dict=True).items()
-        if int(key[0]) in moments
-    ]
-    return join_bounds(*found) if found else no_bounds()
-
-
-def _silences_of_thread(calls: pl.DataFrame, lines: Ints, rough: ClockMap, steps: tuple[int, int]) -> Bounds:
-    start, end = calls["stamp_ns"].to_numpy(), calls["end_stamp_ns"].to_numpy()
-    start_low, _ = rough.bound(start)
-    _, end_high = rough.bound(end)
-    call, silence = list_silences(lines, start + start_low - steps[0] - LOG_STEP_NS, end + end_high + steps[1])
-    opened = np.concatenate([[NO_LOW // 4], lines])[silence]
-    closed = np.concatenate([lines + LOG_STEP_NS, [NO_HIGH // 4]])[silence]
-    low, high = opened - start[call] - steps[1], closed - end[call] + steps[0]
-    # The clock may drift by a little during the call: one nanosecond in a thousand is allowed for.
-    drift = (end[call] - start[call]) // 1000 + 1
-    fits = np.maximum(low, start_low[call]) <= np.minimum(high, end_high[call]) + drift
-    call, low, high = call[fits], low[fits], high[fits]
-    alone = np.bincount(call, minlength=len(start))[call] == 1
-    call, low, high = call[alone], low[alone], high[alone]
-    low = np.where(low < NO_LOW // 8, NO_LOW, low)
-    high = np.where(high > NO_HIGH // 8, NO_HIGH, high)
-    return join_bounds(
-        Bounds(start[call], low, np.full(len(call), NO_HIGH)), Bounds(end[call], np.full(len(call), NO_LOW), high)
-    )
+    lines = log.filter((pl.col("layer") == "aql") & pl.col("signal").is_not_null())
+    packets = bracket_doorbells(lines.with_columns(at="stamp_ns"), list_moments(log))
+    latest = packets.select("file", "process", "signal", "offset", from_ns="doorbell_lo_ns").sort("offset")
+    both = times.sort("offset").join_asof(latest, on="offset", by=["file", "process", "signal"], check_sortedness=False)
+    return both.select("from_ns", "stamp_ns", "end_stamp_ns", to_ns=pl.col("line_stamp_ns") + LOG_STEP_NS)

@@ -1,39 +1,49 @@
-"""A clock map: what is known of the offset of one clock from CLOCK_MONOTONIC, at every time."""
+"""A clock map: the offset of one clock from CLOCK_MONOTONIC at every time, and how far the truth may lie from it."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tracecorr.clock.bounds import (
-    NO_HIGH,
-    NO_LOW,
-    Bounds,
-    Floats,
-    Inequalities,
-    Ints,
-    Mask,
-    find_outliers,
-    pick_tightest,
-)
-from tracecorr.clock.brackets import allow_any_rate, follow_samples
-from tracecorr.clock.pieces import Pieces, split_pieces
-from tracecorr.clock.set_back import describe_set_back, find_set_back
-from tracecorr.clock.shown import Shown, draw_lines
-from tracecorr.clock.slopes import Rates
-from tracecorr.clock.suspends import allow_unseen, settle_steps
+from tracecorr.clock.bounds import Bounds, Floats, Ints
+from tracecorr.clock.hull import ContradictionError, Hull, fit_hull, widest_line
 
 # NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
 MAX_RATE = 600e-6
-# Within seconds the rate of a disciplined clock (NTP) moves by less than this unseen; pairs, which are wider than
-# samples, hide more, and are so many that it costs nothing to allow for it.
-_WANDER, _HIDDEN_WANDER = 0.5e-6, 2e-6
-# A clock of which more than one inequality in twenty is contradicted by the others is not understood.
-_MAX_WRONG = 0.05
-# More pieces than one in this time are no corrections of a clock: the evidence contradicts itself.
-_SHORTEST_PIECE_NS = 1_000_000_000
+# Where a line of the clock's own rate has this share of the room of the best line, durations stay as it told them.
+_OWN_RATE_ROOM = 0.5
+_PPB = 1e9
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Hold the lines that are shown as the offset of a clock.
+
+    Args:
+        from_ns, to_ns: first and last stamp of each line.
+        offset_ns: the offset at the first stamp.
+        rate_ppb: growth of the offset, ns per s of stamp.
+    """
+
+    from_ns: Ints
+    to_ns: Ints
+    offset_ns: Ints
+    rate_ppb: Ints
+
+    def find(self, stamps: Ints) -> Ints:
+        """Return the line of each stamp; the first and the last one go on."""
+        at: Ints = np.clip(np.searchsorted(self.from_ns, stamps, side="right") - 1, 0, None)
+        return at
+
+    def offset_at(self, stamps: Ints) -> Ints:
+        """Return the offset that is shown at each stamp."""
+        at = self.find(stamps)
+        grown = np.rint(self.rate_ppb[at] / _PPB * (stamps - self.from_ns[at])).astype(np.int64)
+        offset: Ints = self.offset_ns[at] + grown
+        return offset
 
 
 @dataclass(frozen=True)
@@ -42,27 +52,20 @@ class ClockMap:
 
     Args:
         method: `same_clock`, `samples`, `causal_pairs` or `unaligned`.
-        shift_ns: offset of a map without pieces.
-        base_offset_ns, base_stamp_ns: origin of the curve; floats stay small and exact around it.
-        curve: spans of one rate; None where the offset is `shift_ns` throughout.
+        shift_ns: offset of a map without a hull; with one, what is added to all of its offsets, and taken from stamps.
+        hull: bounds of the offset; None where it is `shift_ns` throughout.
+        lines: what is shown between the bounds; there where a hull is.
         pairs, violated: inequalities given, and how many of them the map contradicts.
         reason: why the clock is unaligned.
-        likely_ns: offset that is shown where the bounds allow it, instead of their middle.
-        steps_by: the inequalities of a clock that runs at one rate with CLOCK_MONOTONIC, and is only ever stepped.
-        shown: the lines that are shown within the bounds; None = not drawn yet, the middle of the bounds is.
     """
 
     method: str
     shift_ns: int = 0
-    base_offset_ns: int = 0
-    base_stamp_ns: int = 0
-    curve: Pieces | None = None
+    hull: Hull | None = None
+    lines: Lines | None = None
     pairs: int = 0
     violated: int = 0
     reason: str = ""
-    likely_ns: int | None = None
-    steps_by: Bounds | None = None
-    shown: Shown | None = None
 
     @property
     def aligned(self) -> bool:
@@ -71,19 +74,16 @@ class ClockMap:
 
     def offset_at(self, stamps: Ints) -> tuple[Ints, Ints, Ints]:
         """Return offset, and how far the true offset may lie below and above it, at each stamp."""
-        if self.curve is None:
+        if self.hull is None or self.lines is None:
             nothing = np.zeros(len(stamps), dtype=np.int64)
             return nothing + self.shift_ns, nothing, nothing
-        low, high = self.curve.bound((stamps - self.base_stamp_ns).astype(np.float64))
-        if self.shown is not None:
-            centre = (self.shown.offset_at(stamps) - self.base_offset_ns).astype(np.float64)
-        elif self.likely_ns is not None:
-            centre = np.rint(np.clip(self.likely_ns - self.base_offset_ns, low, high))
-        else:
-            centre = np.rint((low + high) / 2)
+        own = stamps + self.shift_ns
+        low, high = self.hull.bound(own)
+        offset = self.lines.offset_at(own)
+        centre = (offset - self.hull.base_offset_ns).astype(np.float64)
         below = np.ceil(np.maximum(centre - low, 0)).astype(np.int64)
         above = np.ceil(np.maximum(high - centre, 0)).astype(np.int64)
-        return centre.astype(np.int64) + self.base_offset_ns, below, above
+        return offset + self.shift_ns, below, above
 
     def to_common(self, stamps: Ints) -> Ints:
         """Return the times on CLOCK_MONOTONIC that the map shows for stamps of the source."""
@@ -96,34 +96,18 @@ class ClockMap:
 
     def shifted(self, shift_ns: int) -> ClockMap:
         """Return the map of a clock that shows `shift_ns` less than this one, to the same common clock."""
-        likely = None if self.likely_ns is None else self.likely_ns + shift_ns
-        return replace(
-            self, shift_ns=self.shift_ns + shift_ns, base_offset_ns=self.base_offset_ns + shift_ns,
-            base_stamp_ns=self.base_stamp_ns - shift_ns, likely_ns=likely,
-            shown=self.shown and self.shown.shifted(shift_ns),
-        )  # fmt: skip
+        return replace(self, shift_ns=self.shift_ns + shift_ns)
 
-    def settle(self, stamps: Ints) -> ClockMap:
-        """Return the map with its steps where the source's own stamps jump, and wide where an unseen one may be.
+    def drawn(self, first_ns: int, last_ns: int, likely_ns: int | None = None) -> ClockMap:
+        """Return the map with the lines that are shown from the first to the last stamp of its source.
 
         Args:
-            stamps: all stamps of the source, sorted.
+            first_ns, last_ns: the stamps.
+            likely_ns: the offset that is shown where the bounds allow it.
         """
-        if self.curve is None:
+        if self.hull is None:
             return self
-        at = (stamps - self.base_stamp_ns).astype(np.float64)
-        curve = settle_steps(self.curve, at)
-        if self.steps_by:
-            curve = allow_unseen(curve, at, self.steps_by.around(self.base_stamp_ns, self.base_offset_ns))
-        return replace(self, curve=curve, steps_by=None)
-
-    def drawn(self, stamps: Ints) -> ClockMap:
-        """Return the map with the lines that are shown for a source's stamps, sorted, instead of the bounds' middle."""
-        if self.curve is None or not len(stamps):
-            return self
-        return replace(
-            self, shown=draw_lines(self.curve, stamps, (self.base_stamp_ns, self.base_offset_ns), self.likely_ns)
-        )
+        return replace(self, lines=_draw_lines(self.hull, first_ns, last_ns, likely_ns))
 
     def summarize(self, source: str, first_ns: int, last_ns: int) -> list[dict[str, Any]]:
         """Return the map's rows of the table `clock_map`: one per line that is shown.
@@ -132,13 +116,12 @@ class ClockMap:
             source: source and clock.
             first_ns, last_ns: first and last stamp of the source; evidence of the clock may lie beyond.
         """
-        drawn = self if self.shown else self.drawn(np.array([first_ns, last_ns]))
-        if drawn.shown is None:
+        if self.hull is None or self.lines is None:
             known = 0 if self.aligned else None
             one = {"from_ns": first_ns, "to_ns": last_ns, "offset_ns": self.shift_ns, "rate_ppb": 0}
             pieces: list[dict[str, int | None]] = [{**one, "lo_ns": known, "hi_ns": known, "width_ns": known}]
         else:
-            pieces = drawn.list_pieces(drawn.shown)
+            pieces = self._list_lines(self.hull, self.lines)
         # Counted once, so that their sum is right.
         counts = [(self.pairs, self.violated), *[(None, None)] * (len(pieces) - 1)]
         return [
@@ -146,106 +129,90 @@ class ClockMap:
             for piece, (pairs, violated) in zip(pieces, counts, strict=True)
         ]
 
-    def list_pieces(self, shown: Shown) -> list[dict[str, int | None]]:
-        """Return the lines that are shown, with how far the bounds lie from each, and how wide they are."""
-        stamps, starts = shown.spread_grid(self._list_turns())
-        _, below, above = self.offset_at(stamps)
+    def _list_lines(self, hull: Hull, lines: Lines) -> list[dict[str, int | None]]:
+        """Return the lines, with how far the bounds lie from each at most, and how wide they are."""
+        turns = np.unique(np.concatenate([hull.list_turns(), lines.from_ns, lines.to_ns]))
+        turns = turns[(turns >= lines.from_ns[0]) & (turns <= lines.to_ns[-1])]
+        _, below, above = self.offset_at(turns - self.shift_ns)
+        starts = np.searchsorted(turns, lines.from_ns)
         sides = (np.maximum.reduceat(side, starts) for side in (below, above, below + above))
-        columns = (shown.from_ns, shown.to_ns, shown.offset_ns, shown.rate_ppb, *sides)
+        columns = (
+            lines.from_ns - self.shift_ns, lines.to_ns - self.shift_ns, lines.offset_ns + self.shift_ns,
+            lines.rate_ppb, *sides,
+        )  # fmt: skip
         names = ("from_ns", "to_ns", "offset_ns", "rate_ppb", "lo_ns", "hi_ns", "width_ns")
         return [dict(zip(names, row, strict=True)) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
-    def _list_turns(self) -> Ints:
-        turns = np.concatenate([piece.list_turns() for piece in self.curve.pieces]) if self.curve else np.empty(0)
-        stamps: Ints = np.concatenate([np.floor(turns), np.ceil(turns)]).astype(np.int64) + self.base_stamp_ns
-        return stamps
 
-
-def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate: float = 0.0) -> ClockMap:
+def fit_clock_map(
+    bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate: float = 0.0, likely_ns: int | None = None
+) -> ClockMap:
     """Return the map that satisfies `bounds`, or one that is unaligned with its reason.
 
-    The offset runs along straight pieces; a new one starts where no single rate satisfies all, as after a
-    suspend or an NTP correction. Inequalities that contradict their neighbours are left out and counted as
-    violated; when they are more than one in twenty the clock counts as unaligned.
+    It shows lines from the first to the last inequality; `drawn` makes those of a source's own stamps.
 
     Args:
         bounds: inequalities in any order.
         method: `samples` or `causal_pairs`.
         max_rate: largest drift against `rate`; 0 for clocks that run at one rate with CLOCK_MONOTONIC.
-        rate: known growth of the offset per ns of stamp (a clock that counts other units).
+        rate: known growth of the offset per unit of stamp (a clock that counts other units).
+        likely_ns: the offset that is shown where the bounds allow it.
     """
-    usable = bounds.keep((bounds.low_ns != NO_LOW) | (bounds.high_ns != NO_HIGH)).sort()
-    total = len(usable)
-    if not (usable.low_ns != NO_LOW).any() or not (usable.high_ns != NO_HIGH).any():
-        return ClockMap("unaligned", pairs=total, reason="no pair bounds the offset on both sides")
-    base_stamp = int(usable.stamp_ns[0])
-    base_offset = int(np.median(np.where(usable.low_ns != NO_LOW, usable.low_ns, usable.high_ns)))
-    given = usable.around(base_stamp, base_offset)
-    back = find_set_back(given)
-    if len(back):
-        return ClockMap("unaligned", pairs=total, violated=len(back), reason=describe_set_back(back, total))
-    good = ~find_outliers(given, rate, max_rate)
-    # A mark names its sample; a causal pair may be of two things that only look alike.
-    rates = Rates(rate, max_rate, (_WANDER if method == "samples" else _HIDDEN_WANDER) if max_rate else 0.0)
-    if method == "samples" and max_rate:
-        good &= ~_contradict_samples(given, rates)
-    curve = _fit_curve(given[good], rates, trim=method != "samples")
-    violated = _count_violated(curve, given) if curve else total
-    reason = ""
-    if curve is None:
-        reason = _describe_misfit(given, max_rate)
-    elif violated > _MAX_WRONG * total:
-        reason = f"{violated} of {total} pairs contradict the others"
-    elif len(curve.runs) > 3 + np.ptp(given.x) * (1 + rate) / _SHORTEST_PIECE_NS:
-        reason = f"{total} pairs allow no steady clock: it would change its rate {len(curve.runs) - 1} times"
-    if curve is None or reason:
-        return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
-    curve = curve.admit(given)
-    steps_by = None if max_rate else usable
-    return ClockMap(method, 0, base_offset, base_stamp, curve, total, violated, steps_by=steps_by)
+    usable = bounds.select_usable()
+    if not usable.is_two_sided:
+        return ClockMap("unaligned", pairs=len(usable), reason="no pair bounds the offset on both sides")
+    try:
+        hull, wrong = fit_hull(usable, rate, max_rate)
+    except ContradictionError as error:
+        return ClockMap("unaligned", pairs=len(usable), violated=error.violated, reason=str(error))
+    fitted = ClockMap(method, hull=hull, pairs=len(usable), violated=int(wrong.sum()))
+    return fitted.drawn(int(usable.stamp_ns[0]), int(usable.stamp_ns[-1]), likely_ns)
 
 
-def _contradict_samples(given: Inequalities, rates: Rates) -> Mask:
-    """Mark the pairs that no curve through the samples allows, whatever the clock does between these."""
-    sampled = given.has_both_sides
-    parts = follow_samples(given[sampled], rates) if sampled.any() else []
-    if len(parts) != 1:
-        return np.zeros(len(given), dtype=np.bool_)
-    least, largest = allow_any_rate(given[sampled][parts[0]], given.x, rates)
-    return ~sampled & _contradict(given, least, largest)
+def _draw_lines(hull: Hull, first_ns: int, last_ns: int, likely_ns: int | None) -> Lines:
+    """Return one line where one lies within the bounds, else as few as their bends need."""
+    own = np.unique(np.concatenate([hull.x, [first_ns - hull.base_stamp_ns, last_ns - hull.base_stamp_ns]]))
+    own = own[(own >= first_ns - hull.base_stamp_ns) & (own <= last_ns - hull.base_stamp_ns)]
+    low, high = hull.bound_level(own)
+    if likely_ns is not None:
+        offset = np.clip(likely_ns - hull.base_offset_ns, low.max(), max(high.min(), low.max()))
+        return _one_line(hull, first_ns, last_ns, 0.0, float(offset))
+    rate, offset, room = widest_line(own, low, high, float(np.abs([hull.least, hull.most]).max()))
+    flat = float(high.min() - low.max()) / 2
+    if flat > 0 and flat >= _OWN_RATE_ROOM * room:
+        rate, offset, room = 0.0, float(high.min() + low.max()) / 2, flat
+    return _one_line(hull, first_ns, last_ns, rate, offset) if room >= 0 else _many_lines(hull, own)
 
 
-def _describe_misfit(given: Inequalities, max_rate: float) -> str:
-    back = find_set_back(given, sure=False)
-    if len(back):
-        return describe_set_back(back, len(given))
-    rate = f"within {max_rate * 1e6:.0f} ppm of CLOCK_MONOTONIC's rate" if max_rate else "at CLOCK_MONOTONIC's rate"
-    return f"no clock {rate} fits the {len(given)} pairs"
+def _one_line(hull: Hull, first_ns: int, last_ns: int, rate: float, offset: float) -> Lines:
+    rate_ppb = round((rate + hull.rate) * _PPB)
+    start = offset + (rate + hull.rate) * (first_ns - hull.base_stamp_ns)
+    columns = ([first_ns], [last_ns], [round(start) + hull.base_offset_ns], [rate_ppb])
+    return Lines(*(np.array(column, dtype=np.int64) for column in columns))
 
 
-def _fit_curve(given: Inequalities, rates: Rates, trim: bool) -> Pieces | None:
-    if not len(given):
-        return None
-    # What has both sides is a sample; marks name theirs, so that none is wrong but for a file that is.
-    sampled = given.has_both_sides & (not trim)
-    tight = pick_tightest(given.level(rates.middle * given.x), trim)
-    chosen = np.union1d(tight, np.flatnonzero(sampled))
-    found = split_pieces(given[chosen], rates, sampled[chosen])
-    if found is None or len(chosen) == len(given):
-        return found
-    # Measured from the first result, other inequalities may be the tight ones of their time.
-    least, largest = found.bound(given.x)
-    tight = pick_tightest(given.level((least + largest) / 2), trim)
-    chosen = np.union1d(tight, np.flatnonzero(sampled))
-    return split_pieces(given[chosen], rates, sampled[chosen]) or found
+def _many_lines(hull: Hull, own: Floats) -> Lines:
+    """Return lines through the middle of the bounds, from one of some stamps to another, that stay within the bounds.
 
-
-def _count_violated(curve: Pieces, given: Inequalities) -> int:
-    return int(_contradict(given, *curve.bound(given.x)).sum())
-
-
-def _contradict(given: Inequalities, least: Floats, largest: Floats) -> Mask:
-    """Mark the inequalities that an offset between two bounds does not satisfy, by more than floats may be off."""
-    # Stamps are whole nanoseconds: floats may differ in the last digit.
-    contradicts: Mask = (given.low > largest + 1) | (given.high < least - 1)
-    return contradicts
+    Args:
+        hull: the bounds.
+        own: stamps at which they are narrow, above `base_stamp_ns`.
+    """
+    low, high = (side + hull.rate * own for side in hull.bound_level(own))
+    middle = np.rint((low + high) / 2)
+    knots = np.array([0, len(own) - 1])
+    while True:
+        shown = np.interp(own, own[knots], middle[knots])
+        beyond = np.maximum(low - shown, shown - high)
+        # Of what a line leaves out the farthest becomes the end of two lines.
+        farthest = [first + int(np.argmax(beyond[first : last + 1])) for first, last in itertools.pairwise(knots)]
+        more = [row for row in farthest if beyond[row] > 1]
+        if not more:
+            break
+        knots = np.unique([*knots, *more])
+    stamps, offsets = own[knots], middle[knots]
+    starts = stamps.astype(np.int64) + hull.base_stamp_ns
+    return Lines(
+        starts[:-1], np.append(starts[1:-1] - 1, starts[-1]), offsets[:-1].astype(np.int64) + hull.base_offset_ns,
+        np.rint(np.diff(offsets) / np.diff(stamps) * _PPB).astype(np.int64),
+    )  # fmt: skip

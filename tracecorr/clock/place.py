@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr import native
-from tracecorr.clock.bounds import Ints
 from tracecorr.clock.clock_map import ClockMap
-from tracecorr.clock.rows import Codes, list_constants, number_rows
 from tracecorr.model.kinds import Flag
 
 _U32_MAX = 2**32 - 1
@@ -25,66 +22,55 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
             puts the true time below and above a stamp). What the caller does not hold is freed column by column.
         maps: a clock map for every `source:clock` of the records.
     """
-    times = records.select(_TIMES)
-    codes, first = number_rows(records, ["source", "clock"])
-    clocks = records.select("source", "clock")[first]
     # A capture without any file names no clock, but its rows have the same columns.
+    clocks = records.lazy().select("source", "clock").unique(maintain_order=True).collect()
     keys = [f"{source}:{clock or 'unknown'}" for source, clock in clocks.cast(pl.String).iter_rows()]
     fitting = [maps[key] for key in keys] or [ClockMap("same_clock")]
-    placed = _place(times, fitting[0]) if len(fitting) == 1 else _place_each(times, codes, fitting)
-    # Stamps that are on the common clock already are put in order once.
+    times = records.select(_TIMES)
+    if len(fitting) == 1:
+        placed = _place(times, fitting[0])
+    else:
+        each = clocks.with_row_index("map")
+        of_map = records.select("source", "clock").join(each, on=["source", "clock"], how="left", nulls_equal=True)
+        placed = _place_each(times, of_map["map"].to_numpy(), fitting)
+        del of_map
+    # Stamps that are on the common clock already stay in one column.
     own = len(fitting) == 1 and _is_common(fitting[0]) and not times["stamp_ns"].null_count()
     time = "stamp_ns" if own else "ts_ns"
     columns = [pl.concat([records.drop(*_SPENT, "flags"), placed.drop("ts_ns") if own else placed], how="horizontal")]
-    del records, times, codes, placed
+    del records, times, placed
     ordered = _in_order(columns.pop(), time)
     return ordered.select(pl.all().exclude("ts_ns"), ts_ns=time, event=pl.int_range(pl.len()))
 
 
-def _place_each(times: pl.DataFrame, codes: Codes, maps: list[ClockMap]) -> pl.DataFrame:
-    """Place rows of several clocks; row i is on clock `maps[codes[i]]`."""
-    rows = [np.flatnonzero(codes == code) for code in range(len(maps))]
+def _place_each(times: pl.DataFrame, of_map: np.ndarray, maps: list[ClockMap]) -> pl.DataFrame:
+    """Place rows of several clocks; row i is on clock `maps[of_map[i]]`."""
+    rows = [np.flatnonzero(of_map == number) for number in range(len(maps))]
     placed = pl.concat(_place(times[own], clock) for own, clock in zip(rows, maps, strict=True))
     return placed[np.argsort(np.concatenate(rows))]
 
 
-def _list_moves(placed: pl.DataFrame, time: str) -> tuple[Ints, Ints]:
-    """Return the places whose row changes when all are in order, and the row that comes to each."""
-    keys = [placed[name].to_numpy() for name in (time, "file", "offset")]
-    places = native.find_unordered(*keys)
-    rows = places[np.lexsort([key[places] for key in reversed(keys)])]
-    is_moved = rows != places
-    return places[is_moved], rows[is_moved]
-
-
 def _in_order(placed: pl.DataFrame, time: str) -> pl.DataFrame:
-    places, order = _list_moves(placed, time)
-    if not len(places):
+    """Return the rows in the order of time, file and offset, with one column at a time in memory twice."""
+    # What is nearly in order, as the rows of a log are, numpy sorts in a part of the time that a frame takes.
+    order = np.lexsort([placed[name].to_numpy() for name in ("offset", "file", time)])
+    if (order[1:] > order[:-1]).all():
         return placed
-    names, many = placed.columns, 2 * len(places) > placed.height
-    if many:
-        moved, order = order, np.arange(placed.height)
-        order[places] = moved
-    to, rows = (pl.Series(numbers.astype(np.uint32)) for numbers in (places, order))
-    del places, order
-    ordered = placed.select(list_constants(placed))
-    columns = [placed.drop_in_place(name) for name in names if name not in ordered.columns]
-    del placed
-    # One after the other, so that only one of them is in memory twice; where few rows move, and nobody else holds a
-    # column, none is.
-    taken = []
+    rows = pl.Series(order.astype(np.uint32))
+    names = placed.columns
+    columns = [placed.drop_in_place(name) for name in names]
+    del placed, order
+    ordered = []
     while columns:
-        column = columns.pop()
-        taken.append(column.gather(rows) if many else column.scatter(to, column.gather(rows)))
-        del column
-    return pl.concat([pl.DataFrame(taken), ordered], how="horizontal").select(names)
+        ordered.append(columns.pop().gather(rows))
+    return pl.DataFrame(ordered[::-1])
 
 
 def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
     """Return ts_ns, dur_ns, err_lo_ns, err_hi_ns and flags of rows of one clock."""
     stamps, ends = _filled_stamps(piece), piece["end_stamp_ns"]
     offset, below, above = _offset_at(clock, stamps)
-    end_offset, _, _ = _offset_at(clock, ends.fill_null(stamps) if clock.curve else ends)
+    end_offset, _, _ = _offset_at(clock, ends.fill_null(stamps) if clock.hull else ends)
     timeless = piece["stamp_ns"].null_count() > 0
     # What is the same in all rows stays a literal, which takes no memory.
     placed = piece.select(
@@ -100,13 +86,13 @@ def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
 
 def _offset_at(clock: ClockMap, stamps: pl.Series) -> tuple[pl.Expr, ...]:
     """Return offset, and how far the true offset may lie below and above it, at each stamp."""
-    if clock.curve is None:
+    if clock.hull is None:
         return pl.lit(clock.shift_ns), pl.lit(0), pl.lit(0)
     return tuple(pl.lit(pl.Series(values)) for values in clock.offset_at(stamps.to_numpy()))
 
 
 def _is_common(clock: ClockMap) -> bool:
-    return clock.curve is None and not clock.shift_ns
+    return clock.hull is None and not clock.shift_ns
 
 
 def _shifted(stamps: pl.Expr, offset: pl.Expr, clock: ClockMap) -> pl.Expr:

@@ -6,7 +6,6 @@ import polars as pl
 
 from tracecorr.clock.bounds import Bounds, join_bounds
 from tracecorr.clock.causal_pairs import LOG_STEP_NS, bound_spans
-from tracecorr.clock.rows import attach_args
 from tracecorr.model.kernel_names import demangle_name, shorten_name
 
 _EXACT = (0, 0)
@@ -23,9 +22,11 @@ def bound_profile(records: pl.DataFrame, args: pl.DataFrame) -> tuple[Bounds, st
         records: part events with `source`; stamps of the log on CLOCK_MONOTONIC.
         args: part args: `tid`, `queue_id`, `dispatch_id`, `correlation_id` of rocprof's rows.
     """
-    number = pl.col("u64").cast(pl.Int64, strict=False)
-    keys = ["tid", "queue_id", "dispatch_id", "correlation_id"]
-    profile = attach_args(records.filter(pl.col("source") == "rocprof"), args, keys, number, suffix="_arg")
+    profile = records.filter(pl.col("source") == "rocprof")
+    place, number = ["file", "offset"], pl.col("u64").cast(pl.Int64, strict=False)
+    for key in ("tid", "queue_id", "dispatch_id", "correlation_id"):
+        column = args.filter(pl.col("key") == key).select(*place, number.alias(f"{key}_arg"))
+        profile = profile.join(column, on=place, how="left", maintain_order="left")
     log = records.filter(
         (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("stamp_ns").is_not_null()
     )

@@ -13,6 +13,24 @@ from tracecorr.clock.bounds import NO_HIGH, Bounds
 _ROUNDED_NS = 500
 
 
+def list_marks(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return stamp_ns, id and mono of the marks of clock samples in a trace.
+
+    Args:
+        records: part events, columns layer, name, file, offset, stamp_ns.
+        args: part args; `id` and `mono` (ns) are what a mark printed.
+    """
+    marks = records.filter(
+        (pl.col("layer") == "marker") & (pl.col("name") == "clock_sync") & (pl.col("source") == "ftrace")
+    )
+    marks = marks.select("file", "offset", "stamp_ns")
+    for key in ("id", "mono"):
+        told = args.filter(pl.col("key") == key).select("file", "offset", pl.col("u64").alias(key))
+        marks = marks.join(told, on=["file", "offset"], how="left", maintain_order="left")
+    # A mark that no clock can have shown is not one of ours.
+    return marks.select("stamp_ns", "id", "mono").drop_nulls(["stamp_ns", "mono"]).filter(pl.col("mono") < 2**62)
+
+
 def are_of_another_run(marks: pl.DataFrame, samples: list[dict[str, Any]]) -> bool:
     """Tell whether the trace has marks with the numbers of samples, and none carries a time that its sample tells.
 

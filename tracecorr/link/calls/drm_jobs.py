@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.event_args import attach_fields
-from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.model import schema
 from tracecorr.model.kinds import RECORDED
 from tracecorr.read.kfd.functions import hex_text
@@ -28,22 +27,20 @@ _RINGS = (
 )  # fmt: skip
 
 
-def build_drm_jobs(events: pl.DataFrame, args: pl.DataFrame, unseen: pl.DataFrame) -> pl.DataFrame:
+def build_drm_jobs(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the table `drm_jobs`.
 
     A job is known by its finished fence. The kernel reuses the memory of fences (old naming): each time one is
     queued, a new job begins. An end whose begin was not seen is no job. Steps that name another ring or number are of
-    another job, and what lies behind lost records may be, unless both have one number.
+    another job.
 
     Args:
         events: placed events with `process`, `thread`.
         args: args by event.
-        unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
     """
     steps = _steps(events, args)
     if steps.is_empty():
         return schema.DRM_JOBS.empty()
-    steps = steps.with_columns(find_next_loss(unseen, steps["ts_ns"]).alias("lost_ns"))
     # A run without its queueing begins a job too; so does an end, which is then left out.
     begins = (pl.col("step") == 0) | ~_goes_on().fill_null(value=False)
     steps = steps.with_columns(number=begins.cast(pl.Int64).cum_sum().over("fence"))
@@ -59,12 +56,10 @@ def build_drm_jobs(events: pl.DataFrame, args: pl.DataFrame, unseen: pl.DataFram
 
 def _goes_on() -> pl.Expr:
     """Tell which steps, in the order of time, go on with the job of the step before them that has their fence."""
-    last = {name: pl.col(name).shift(1).over("fence") for name in ("step", "lost_ns", *_NAMES)}
+    last = {name: pl.col(name).shift(1).over("fence") for name in ("step", *_NAMES)}
     differs = pl.any_horizontal((pl.col(name) != last[name]).fill_null(value=False) for name in _NAMES)
-    lost = (last["lost_ns"] < pl.col("ts_ns")).fill_null(value=False)
-    same_number = (pl.col("id") == last["id"]).fill_null(value=False)
     once = pl.col("fence").str.contains(":")  # context and number, which are given out once
-    return (pl.col("step") > last["step"]) & (once | ~differs & (~lost | same_number))
+    return (pl.col("step") > last["step"]) & (once | ~differs)
 
 
 def ring_kind(ring: pl.Expr) -> pl.Expr:

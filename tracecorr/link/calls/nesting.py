@@ -12,29 +12,20 @@ from tracecorr.clock.bounds import Ints, Mask
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.clock.intervals import list_silences
 from tracecorr.clock.rows import Places, number_rows
-from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
-from tracecorr.link.losses.hip_calls import HipCalls
-from tracecorr.link.losses.lossy_files import LineLosses
-from tracecorr.link.losses.threadless import part_threadless
+from tracecorr.link.calls.threadless import part_threadless
 from tracecorr.model.arrow import take_column
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 
-def find_parents(events: pl.DataFrame, calls: HipCalls, losses: LineLosses) -> pl.DataFrame:
+def find_parents(events: pl.DataFrame) -> pl.DataFrame:
     """Return `events` with `parent`: the row whose record encloses it (same file and thread).
 
-    A HIP call whose exit was not seen encloses no other call, and nothing after the thread's next call: where it
-    ended is not known. So does one whose enter and exit are those of two calls (the lines between them were lost).
-    In a log that lost lines it encloses nothing at all: the next enter may be lost as well.
+    A HIP call whose end is not known encloses no other call, and nothing after the thread's next call.
 
     Args:
         events: placed events with `thread`.
-        calls: those of `events`.
-        losses: where lines of the log lack.
     """
-    parted = part_threadless(events.with_columns(parent=_list_parents(events)), losses.files)
-    calls = calls if calls.threaded is calls else HipCalls.of(parted)
-    joined = open_false_calls(parted, calls, losses)
+    joined = part_threadless(events.with_columns(parent=_list_parents(events)))
     is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
     if not is_open.any():
@@ -43,11 +34,9 @@ def find_parents(events: pl.DataFrame, calls: HipCalls, losses: LineLosses) -> p
     rows = pl.Series(native.gather_marks(is_open, parent.to_arrow())).arg_true()
     if rows.is_empty():
         return joined
-    is_empty = list_empty_calls(joined, calls, losses, parent.gather(rows).unique().sort().to_numpy())
     offset = joined["offset"].to_numpy()
-    found = pl.Series(_leave_open_calls(rows.cast(pl.Int64).to_numpy(), parent, is_hip, is_open, offset, is_empty))
-    moved = parent.scatter(rows, found.set(found < 0, None))
-    return joined.with_columns(moved)
+    found = pl.Series(_leave_open_calls(rows.cast(pl.Int64).to_numpy(), parent, is_hip, is_open, offset))
+    return joined.with_columns(parent.scatter(rows, found.set(found < 0, None)))
 
 
 def _list_parents(events: pl.DataFrame) -> pl.Series:
@@ -68,12 +57,12 @@ def _list_parents(events: pl.DataFrame) -> pl.Series:
     return parents.scatter(missed, rest.set(is_another.fill_null(value=False), None))
 
 
-def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: Mask, is_open: Mask, offset: Ints, is_empty: Mask) -> Ints:
+def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: Mask, is_open: Mask, offset: Ints) -> Ints:
     """Return the parents of some rows: of those that open calls do not surely enclose, what encloses these.
 
     Args:
         rows: all rows whose parents are open calls.
-        parent, is_hip, is_open, offset, is_empty: of each event.
+        parent, is_hip, is_open, offset: of each event.
 
     Returns: -1 where nothing encloses a row.
     """
@@ -84,7 +73,7 @@ def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: Mask, is_open: Mask
     left = np.arange(len(rows))
     while len(left := left[(found[left] >= 0) & is_open[found[left]]]):
         above, own = found[left], rows[left]
-        outside = is_empty[above] | is_hip[own] | (offset[own] >= next_call[np.searchsorted(calls, above)])
+        outside = is_hip[own] | (offset[own] >= next_call[np.searchsorted(calls, above)])
         left, above = left[outside], above[outside]
         # A call that encloses a row may be moved as well.
         at = np.minimum(np.searchsorted(rows, above), len(rows) - 1)

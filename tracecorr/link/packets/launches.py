@@ -9,23 +9,11 @@ import polars as pl
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.clock.joins import select_rows
 from tracecorr.clock.rows import IS_PACKET, Places, attach_columns, fill_columns
-from tracecorr.link.losses.command_ends import drop_behind_ends
-from tracecorr.link.losses.disorder import drop_displaced
-from tracecorr.link.losses.lossy_files import add_few
-from tracecorr.link.losses.threadless import list_unsure_names
-from tracecorr.link.packets.commands import (
-    add_bare_calls,
-    add_lost_enqueues,
-    list_command_uses,
-    match_commands,
-    match_completions,
-)
+from tracecorr.link.calls.threadless import list_unsure_names
+from tracecorr.link.packets.commands import match_commands, match_completions
 from tracecorr.link.packets.doorbells import list_contradicted, match_stores, share_lone_threads
 from tracecorr.link.packets.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
-from tracecorr.link.packets.split_logs import drop_between_logs, number_logs
-from tracecorr.link.packets.store_losses import list_rung_before
 from tracecorr.link.packets.store_spans import span_stores
-from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.link.queues.streams import name_streams
 from tracecorr.model import schema
 from tracecorr.model.kinds import COMPLETE, COPY, DERIVED, GRAPH_CALL, INFERRED, RECORDED, Flag
@@ -64,7 +52,6 @@ class Launches:
             reader sees only what is written before them.
         unnamed: events of dispatches that may have the kernel of another one.
         miscounted: events of packets whose counted index is wrong.
-        losses: files of the log that lost lines, with those of which packets and commands show it, and the share.
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
@@ -75,7 +62,6 @@ class Launches:
     )
     unnamed: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
     miscounted: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
-    losses: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64}))
 
 
 def build_launches(
@@ -83,10 +69,6 @@ def build_launches(
     packets: pl.DataFrame,
     args: pl.DataFrame,
     sources: set[str],
-    losses: pl.DataFrame,
-    displaced: pl.DataFrame,
-    late: pl.DataFrame,
-    headless: bool,
 ) -> Launches:
     """Return the table `launches` and the links between packets, signals and completions.
 
@@ -97,29 +79,22 @@ def build_launches(
         args: args by event.
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
             `unaligned` that its clock is not known, so that no store is matched.
-        losses: files of the log that lost lines of calls (`lossy_files.find_losses`) or packets (`packet_gaps`).
-        displaced: lines of the log that are out of order (`disorder.find_displaced`).
-        late: logs that begin in the middle of a run (`late_beginnings.list_late_files`).
-        headless: whether any command ends that no line enqueued (`command_ends.list_command_ends`).
     """
     base = select_launches(events, args)
     if base.is_empty():
-        return Launches(losses=losses)
+        return Launches()
     commands = _commands(events)
-    losses = add_lost_enqueues(losses, commands, events, headless=headless)
-    losses = add_bare_calls(losses, base, commands, events)
     stores = _stores(events, sources)
-    rung = list_rung_before(base, commands, stores)
-    losses = add_few(losses, rung["file"])
-    base = _add_intervals(_add_call(base, events), events, losses)
+    base = _add_intervals(_add_call(base, events), events)
     stores, shared = share_lone_threads(stores, base, events)
     miscounted = list_contradicted(stores, shared)
     base, shared = forget_indexes(base, miscounted), forget_indexes(shared, miscounted)
     places = Places.of(packets).find(base)
     joined = base.with_columns(packets["command_offset"].gather(places))
     joined = _add(joined, match_stores(stores, shared))
-    logs = _number_logs(base)
-    joined = _add_command(joined, commands, events, losses, displaced, logs, rung)
+    joined = joined.rename({"command": "command_seen"})
+    joined = _add(joined, match_commands(joined, commands.filter(pl.col("name") != COMPLETE)))
+    joined = _add(joined, match_completions(joined, commands))
     del commands, stores, shared  # large
     is_other = pl.col("command").ne_missing(pl.col("command_seen"))
     other_command = joined.select(pl.col("event", "command").filter(is_other))
@@ -127,22 +102,19 @@ def build_launches(
     joined = joined.with_columns(stream=name_streams(joined, events))
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
-    spans = select_rows(link_gpu_times(times, uses, losses, late), base["event"])
+    spans = select_rows(link_gpu_times(times, uses), base["event"])
     gpu = drop_ended(spans, joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
-    waits = link_dependencies(base, packets, uses, losses)
-    waits = drop_between_logs(waits, events["file"], logs, ("from_event", "to_event"))
-    edges = _list_edges(waits, joined, gpu)
-    unsure = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
-    unnamed = pl.concat([unsure, list_unsure_names(joined)]).unique()
+    edges = _list_edges(link_dependencies(base, packets, uses), joined, gpu)
+    unnamed = list_unsure_names(joined)
     joined = joined.with_columns(_take(packets.select(_SHOWN_COLUMNS), places).get_columns())
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
-    reason = _reason(sources, losses, *_span_trace(events))
+    reason = _reason(sources, *_span_trace(events))
     table = schema.LAUNCHES.conform(_select(joined.with_columns(unlinked_reason=reason)))
-    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, losses)
+    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted)
 
 
 def _take(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
@@ -213,14 +185,13 @@ def _commands(events: pl.DataFrame) -> pl.DataFrame:
     return rows.filter((pl.col("source") == "amd_log") & (pl.col("layer") == "command")).select(columns)
 
 
-def _add_intervals(base: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def _add_intervals(base: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Add the interval in which the log lets each packet's doorbell store lie."""
     found = span_stores(base, events)
     is_packet = pl.col("layer") == "aql"
     # A graph launch writes several packets before it stores once: all that is known is that it does so before its end.
     # A dispatch whose call is not known, because lines were lost, may be of one.
-    lossy = pl.concat([losses["file"], _list_half_graphs(events)])
-    unsure = pl.col("call_event").is_null() & pl.col("file").is_in(lossy.implode())
+    unsure = pl.col("call_event").is_null() & pl.col("file").is_in(_list_half_graphs(events).implode())
     batched = (pl.col("graph") | unsure) & (pl.col("name") == "dispatch")
     latest = pl.when(batched).then(pl.col("return_ns") + LOG_STEP_NS).otherwise("doorbell_hi_ns")
     return found.with_columns(
@@ -256,35 +227,6 @@ def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     return fill_columns(joined, found, "row")
 
 
-def _add_command(
-    joined: pl.DataFrame,
-    commands: pl.DataFrame,
-    events: pl.DataFrame,
-    losses: pl.DataFrame,
-    displaced: pl.DataFrame,
-    logs: pl.DataFrame,
-    rung: pl.DataFrame,
-) -> pl.DataFrame:
-    """Add the command line of each packet, the stream that it names, and the command's completion line.
-
-    What the row of the packet had as `command` becomes `command_seen`.
-    """
-    joined = joined.rename({"command": "command_seen"})
-    found = match_commands(joined, commands.filter(pl.col("name") != COMPLETE), losses)
-    found = drop_behind_ends(found, joined, commands, losses)
-    found = keep_sure_commands(found, joined, events, losses, rung)
-    found = drop_displaced(found, joined, displaced)
-    placed = found.with_columns(events.select("file", "process", "ts_ns")[found["event"]].get_columns())
-    found = drop_late(placed, list_command_uses(commands), losses, "ts_ns").select(found.columns)
-    joined = _add(joined, found)
-    return _add(joined, match_completions(joined, commands, losses, logs))
-
-
-def _number_logs(base: pl.DataFrame) -> pl.DataFrame:
-    columns = ("process", "file", "queue", "packet_index", "index_counted", "ts_ns", "layer")
-    return number_logs(base.select(columns).filter(pl.col("layer") == "aql"))
-
-
 def _select(joined: pl.DataFrame) -> pl.DataFrame:
     is_packet = pl.col("layer") == "aql"
     seen = pl.col("doorbell_event").is_not_null()
@@ -313,7 +255,7 @@ def _span_trace(events: pl.DataFrame) -> tuple[pl.Expr, pl.Expr]:
     return pl.lit(first, pl.Int64), pl.lit(last, pl.Int64)
 
 
-def _reason(sources: set[str], losses: pl.DataFrame, trace_from: pl.Expr, trace_to: pl.Expr) -> pl.Expr:
+def _reason(sources: set[str], trace_from: pl.Expr, trace_to: pl.Expr) -> pl.Expr:
     """Say which link a launch lacks, the first on the path first."""
     is_packet = pl.col("layer") == "aql"
     if "ftrace" not in sources:
@@ -329,11 +271,8 @@ def _reason(sources: set[str], losses: pl.DataFrame, trace_from: pl.Expr, trace_
     no_index = "the log prints no packet index and it cannot be counted"
     no_end = "the log ends in its call"
     no_thread = "the log names no thread: no HIP call surely holds it"
-    lossy = pl.col("file").is_in(losses["file"].implode())
     return (
-        pl.when(lossy & pl.col("call_event").is_null()).then(_word("the log lost lines: no HIP call surely holds it"))
-        .when(lossy & pl.col("command_event").is_null()).then(_word("the log lost lines: no command surely has it"))
-        .when(pl.col("call_event").is_null() & pl.col("thread").is_null()).then(_word(no_thread))
+        pl.when(pl.col("call_event").is_null() & pl.col("thread").is_null()).then(_word(no_thread))
         .when(pl.col("call_event").is_null()).then(_word("no enclosing HIP call in the log"))
         .when(pl.all_horizontal(pl.col("command_event", "return_ns").is_null())).then(_word(no_end))
         .when(pl.col("command_event").is_null()).then(_word("no command line before it in its call"))

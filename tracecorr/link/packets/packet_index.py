@@ -7,9 +7,6 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr.clock.rows import IS_PACKET, attach_columns
-from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun
-from tracecorr.link.losses.late_beginnings import list_late_logs
-from tracecorr.link.packets.packet_losses import list_short_files
 from tracecorr.link.packets.packet_order import add_turns, find_earliest
 from tracecorr.model.kinds import BEGINNINGS, QUEUE_CREATED, QUEUE_DELETED
 
@@ -20,15 +17,11 @@ _COLUMNS = (
     "source", "clock",
 )  # fmt: skip
 _RING = ("process", "ring", "generation")
-_OF_LATE = (
-    "file", "offset", "end_offset", "process", "thread", "stamp_ns", "layer", "name", "source", "flags", "command",
-    "stream", "ring", "packet_index", "clock",
-)  # fmt: skip
+# A log that names no process is that of one, told by its file.
+_LOG_OF_PROCESS = pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("file").cast(pl.Int64)).alias("log")
 
 
-def complete_indexes(
-    records: pl.DataFrame, unproven: Sequence[int] = (), unplaced: Sequence[int] | pl.Series = ()
-) -> pl.DataFrame:
+def complete_indexes(records: pl.DataFrame, unplaced: Sequence[int] | pl.Series = ()) -> pl.DataFrame:
     """Return `records` with whole packet indexes, and the column `index_counted`.
 
     The log prints the lower 32 bits of wptr: from one packet of a ring to the next the index grows, so a fall by
@@ -38,7 +31,6 @@ def complete_indexes(
 
     Args:
         records: part events with `source` and `process`.
-        unproven: files that are put together of pieces, between which lines may lack.
         unplaced: processes with packets that may be on any of their rings (`queue_addresses.name_rings`).
     """
     mine = IS_PACKET & (pl.col("source") == "amd_log") & (pl.col("clock") != "mono_raw")
@@ -51,8 +43,7 @@ def complete_indexes(
     lines = add_turns(_add_generations(lines, rows, records, _list_late(records)), records, _RING)
     placed = ~pl.col("process").is_in(list(unplaced)).fill_null(value=False)
     lines = lines.with_columns(made=pl.col("made") & placed)
-    short = pl.concat([list_short_files(records), _list_untested(records, lines, unproven)])
-    lines = _count(_unwrap(lines), short)
+    lines = _count(_unwrap(lines))
     found = attach_columns(records, lines.select("_row", "counted", whole="packet_index"), "_row")
     return found.with_columns(
         packet_index=pl.when(pl.col("counted").is_not_null()).then("whole").otherwise("packet_index"),
@@ -61,27 +52,17 @@ def complete_indexes(
 
 
 def _list_late(records: pl.DataFrame) -> pl.Series:
-    """Return the processes whose log begins in the middle of the run: as `late_beginnings.list_late_logs` tells.
-
-    So does that of a process which shows packets in one file before the first lines of its runtime in another
-    one: these are of the next process with its number.
-    """
+    """Return the processes (`_LOG_OF_PROCESS`) with packets in files that do not have the process's first lines."""
     of_log = pl.col("source") == "amd_log"
-    late = is_late(list_begun(records)) & of_log
-    found = list_late_logs(records.select(_OF_LATE).filter(late).sort("stamp_ns", "file", "offset"))
-    begins = records.filter(pl.col("name").is_in(BEGINNINGS)).select("file", LOG_OF_PROCESS, begun_ns="stamp_ns")
-    packets = records.filter(IS_PACKET & of_log).select("file", LOG_OF_PROCESS, "stamp_ns")
+    begins = records.filter(pl.col("name").is_in(BEGINNINGS)).select("file", _LOG_OF_PROCESS, begun_ns="stamp_ns")
+    packets = records.filter(IS_PACKET & of_log).select("file", _LOG_OF_PROCESS, "stamp_ns")
+    # Up to ROCm 4.5 these lines name no process.
+    unnamed = records.filter(pl.col("name").is_in(BEGINNINGS) & pl.col("process").is_null()).select("file")
+    packets = packets.join(unnamed, on="file", how="anti")
     first = packets.join(begins, on=["file", "log"], how="anti").group_by("log").agg(pl.col("stamp_ns").min())
     begins = begins.group_by("log").agg(pl.col("begun_ns").min())
-    older = first.join(begins, on="log").filter(pl.col("stamp_ns") < pl.col("begun_ns"))
-    return pl.concat([found, older["log"]])
-
-
-def _list_untested(records: pl.DataFrame, lines: pl.DataFrame, unproven: Sequence[int]) -> pl.Series:
-    """Return the files of `unproven` with packets of processes whose counts no doorbell store can disprove."""
-    stores = records.filter((pl.col("layer") == "doorbell") & pl.col("packet_index").is_not_null())
-    tested = pl.col("process").is_in(stores["process"].unique().drop_nulls().implode()).fill_null(value=False)
-    return lines.filter(pl.col("file").is_in(unproven) & ~tested)["file"].unique()
+    both = first.join(begins, on="log", how="left")
+    return both.filter((pl.col("stamp_ns") < pl.col("begun_ns")).fill_null(value=True))["log"]
 
 
 def _are_whole(printed: pl.Series) -> bool:
@@ -117,7 +98,7 @@ def _add_generations(
     )
     ring, life = ["process", "ring"], pl.col("life")
     made, ended = life == "made", life == "ended"
-    is_begun = ~LOG_OF_PROCESS.is_in(headless.implode())
+    is_begun = ~_LOG_OF_PROCESS.is_in(headless.implode())
     once = is_begun & ((made.sum() == 1) & ~ended.any()).over(ring)
     both = both.with_columns(once=once, generation=pl.when(~once).then(made.cum_sum().over(ring)).otherwise(0))
     over = (ended.cum_sum() > 0).over(_RING)
@@ -169,20 +150,19 @@ def _unwrap(lines: pl.DataFrame) -> pl.DataFrame:
     return lines.with_columns(packet_index=seen + _WRAP * pl.col("wraps").cum_sum().over(_RING))
 
 
-def _count(lines: pl.DataFrame, lossy: pl.Series) -> pl.DataFrame:
+def _count(lines: pl.DataFrame) -> pl.DataFrame:
     """Fill the indexes of packets without one.
 
     Between two printed indexes as many packets must lie as there are numbers; before the first printed one, and on
-    rings that print none, the count starts at 0. In files that lost lines (`lossy`) it needs a printed index behind.
-    Of packets that may have taken their indexes in another order (`mixed`) none tells how far the count is.
+    rings that print none, the count starts at 0. Packets that may have taken their indexes in another order (`mixed`)
+    do not tell how far the count is.
     """
     lines = lines.with_columns(nth=pl.int_range(pl.len()).over(_RING), printed=pl.col("packet_index").is_not_null())
     lead = pl.when(~pl.col("mixed")).then(pl.col("packet_index") - pl.col("nth"))
     lines = lines.with_columns(before=lead.forward_fill().over(_RING), after=lead.backward_fill().over(_RING))
     # Nothing printed before: index 0 was the first one.
     first = pl.coalesce("before", pl.when("made").then(0))
-    unproven = pl.col("after").is_null() & ~pl.col("file").is_in(lossy.implode())
-    agreed = pl.when(unproven | (first == pl.col("after"))).then(first)
+    agreed = pl.when(pl.col("after").is_null() | (first == pl.col("after"))).then(first)
     lines = lines.with_columns(number=agreed + pl.col("nth"))
     lines = _share_out(lines.with_columns(number=pl.when(~pl.col("mixed")).then("number"), due="number"))
     return lines.with_columns(

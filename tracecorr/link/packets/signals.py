@@ -9,11 +9,6 @@ from tracecorr.clock.rows import append_rows, attach_args
 from tracecorr.model import schema
 from tracecorr.model.kinds import MIGRATIONS
 
-# A use of a signal is not the one meant when half as many signals were used since as lie between two uses of one. Where
-# lines were lost most uses seem further apart than they are: those that follow each other soonest tell.
-_STALE_SHARE, _SOONEST = 0.5, 0.05
-_NEVER = pl.lit(value=False)
-
 
 def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return `records` with a row of layer `gpu` for each `Signal =` line: the span that it tells.
@@ -86,53 +81,23 @@ def _latest_use(rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("use").is_not_null())
 
 
-def _latest_meant(
-    rows: pl.DataFrame,
-    uses: pl.DataFrame,
-    losses: pl.DataFrame,
-    *,
-    once: bool = False,
-    early: pl.Expr = _NEVER,
-) -> pl.DataFrame:
-    """Return `rows` with `use`, the use of their signal that is meant: the latest one, unless its line may be lost.
-
-    A row that finds no use tells that lines of its file were lost, too, but for one of a use before its log begins
-    (`early`); and two that find the same one, where a use has one row (`once`).
-    """
-    if rows.is_empty():
-        return rows.with_columns(nth=pl.lit(None, pl.Int64), use=pl.lit(None, pl.Int64))
-    found = _latest_use(rows, uses)
-    if once:
-        found = _add_printed_late(found, rows, uses, losses)
-    counts = rows.filter(~early).group_by("file").agg(asked=pl.len())
-    taken = found.filter(~early).group_by("file").agg(used=pl.len(), uses=pl.col("use").n_unique())
-    both = counts.join(taken, on="file", how="left")
-    lacks = (pl.col("used").fill_null(0) < pl.col("asked")) | (pl.lit(once) & (pl.col("uses") < pl.col("used")))
-    lossy = pl.col("file").is_in(losses["file"].implode()) | pl.col("file").is_in(both.filter(lacks)["file"].implode())
-    sure = _drop_stale(found.filter(lossy), rows.filter(lossy), uses, losses)
-    return pl.concat([found.filter(~lossy), sure.select(found.columns)])
-
-
-def _add_printed_late(
-    found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
-) -> pl.DataFrame:
+def _add_printed_late(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Return `found` in which rows to which no use before them is left have the next one, of a barrier printed late.
 
     A barrier is printed after it was submitted; meanwhile another thread may print that it ended. The thread's line
-    before the barrier's bounds when it was submitted, unless that line was lost.
+    before the barrier's bounds when it was submitted.
 
     Args:
         found: as `_latest_use` returns them.
         rows: with gpu_event, gpu_start_ns.
         uses: as `list_uses` returns them.
-        losses: files of the log that lost lines.
     """
     first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
     left = rows.join(first, on="gpu_event", how="anti").select("gpu_event")
     if left.is_empty():
         return found
     lines = uses.select("process", "signal", "ts_ns", "nth", "from_ns", use="event")
-    following = rows.join(losses, on="file", how="anti").sort("ts_ns").join_asof(
+    following = rows.sort("ts_ns").join_asof(
         lines, on="ts_ns", by=["process", "signal"], strategy="forward", check_sortedness=False
     )  # fmt: skip
     following = following.filter(pl.col("from_ns") <= pl.col("gpu_start_ns"))
@@ -150,48 +115,13 @@ def _add_printed_late(
     return pl.concat([others, late])
 
 
-def _drop_stale(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Leave out uses that are too old to be meant.
-
-    Handles are recycled: where the line of the use that is meant was lost, an earlier one is found. It is told by
-    its age, counted in signals that the process used since. Where the log shows no signal's second use, all that it
-    names are used in between, of which as large a share is left as of the uses that are asked for; where all of these
-    are left of a log that only may have lost lines, between its pieces, none is too old.
-
-    Args:
-        found: what of `rows` has a use, with it.
-        rows: what asks for the latest use of its signal.
-        uses: as `list_uses` returns them.
-        losses: files of the log that lost lines, and the share of them.
-    """
-    distance = uses.select((pl.col("nth") - pl.col("nth").shift(1).over("process", "signal")).alias("d")).drop_nulls()
-    share = len(found) / max(1, len(rows))
-    unshown = losses.filter(pl.col("lost") == 0)["file"]
-    if len(distance) == 0 and share == 1 and rows["file"].is_in(unshown.implode()).all():
-        return found
-    soon = distance["d"].quantile(_SOONEST) if len(distance) else _count_signals(rows, uses) * share
-    limit = float(soon or 0) * _STALE_SHARE
-    clock = uses.select("process", "ts_ns", now=pl.col("nth")).sort("ts_ns")
-    aged = found.sort("ts_ns").join_asof(clock, on="ts_ns", by="process", check_sortedness=False)
-    return aged.filter(pl.col("now") - pl.col("nth") <= limit)
-
-
-def _count_signals(rows: pl.DataFrame, uses: pl.DataFrame) -> float:
-    """Return how many signals are named per process."""
-    named = pl.concat([side.select("process", "signal") for side in (rows, uses)]).unique()
-    return len(named) / max(1, named["process"].n_unique())
-
-
-def link_dependencies(
-    launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
-) -> pl.DataFrame:
+def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Return which packet or copy each barrier or copy waits for: from_event (completes), to_event (waits).
 
     Args:
         launches: columns event, layer, process, ts_ns, file, offset.
         packets: part packets with `dep_signals`.
         uses: as `list_uses` returns them.
-        losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
     waiting = packets.select("file", "offset", signal="dep_signals").filter(pl.col("signal").list.len() > 0)
     waits = waiting.explode("signal").filter(pl.col("signal") != 0)
@@ -201,7 +131,7 @@ def link_dependencies(
     shown = launches.select(pl.col("process").filter(pl.col("layer") == "aql")).unique()
     rows = launches.select("event", "process", "ts_ns", "file", "offset").join(waits, on=["file", "offset"])
     rows = rows.join(shown, on="process", how="semi", nulls_equal=True)
-    found = _latest_meant(rows, uses, losses)
+    found = _latest_use(rows, uses)
     # A line that completes the signal that it waits for finds itself.
     launched = pl.col("use").is_in(launches["event"].implode())
     return found.filter((pl.col("use") != pl.col("event")) & launched).select(from_event="use", to_event="event")
@@ -225,7 +155,7 @@ def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame)
     return found.join(late, on="gpu_event", how="anti", maintain_order="left")
 
 
-def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
+def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Return whose GPU time each `Signal =` line tells: event (packet or copy), gpu_event, gpu_start_ns, gpu_end_ns.
 
     Where a level prints copies but no packets (4), most of these lines are of packets that the log does not show, whose
@@ -235,17 +165,13 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
         times: rows of layer `gpu` made of such lines: event, process, signal, line_ns (time of the line), ts_ns,
             end_ns, err_hi_ns.
         uses: as `list_uses` returns them.
-        losses: files of the log that lost lines (`lossy_files.find_losses`).
-        late: logs that begin in the middle of a run (`late_beginnings.list_late_files`).
     """
-    began = pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0).cast(pl.Int64)
-    rows = times.join(late, on="file", how="left", maintain_order="left").select(
-        "file", "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns",
-        early=(began < pl.col("to_ns")).fill_null(value=False),
-    )  # fmt: skip
+    rows = times.select(
+        "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
+    )
     shown = uses.drop_nulls("queue").select("process").unique()
     rows = rows.drop_nulls(["process", "signal"]).join(shown, on="process", how="semi")
-    found = _latest_meant(rows, uses, losses, once=True, early=pl.col("early"))
+    found = _add_printed_late(_latest_use(rows, uses), rows, uses)
     # A second line of one use is that of a use whose packet was lost.
     first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
     places = uses.select(use="event", queue="queue", packet_index="packet_index")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.clock.rows import IS_PACKET, attach_columns
-from tracecorr.link.packets.packet_losses import list_short_files
 
 _WRITER, _RING = ["process", "thread", "ring"], ["process", "ring"]
 _COLUMNS = ("stamp_ns", "file", "offset", "packet_index", "layer", "name", *_WRITER)
@@ -18,8 +17,8 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     stored as often as it printed between two packets whose stores are known, each store is that of one packet. Where it
     stored an index that it has no packet of, packets of the ring were lost: none of its counts holds, nor any of its
     log's rings whose stores are not known; nor do these where a thread stored to unknown rings more often than it
-    printed packets that may be there. No clock is needed. A log that lost lines, or a ring that was made again,
-    tells no further index.
+    printed packets that may be there. No clock is needed. A ring that was made again tells no
+    further index.
 
     Args:
         records: part events with `source`, `process`, `thread`, `index_counted`, and the ring of doorbell stores.
@@ -36,7 +35,7 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     lines, stores = lines.join(asked, on=_RING, how="semi"), stores.join(asked, on=_RING, how="semi")
     short = _list_short(lines, stores)
     wrong = _list_miscounted(lines, stores, short, overstored)
-    whole = lines.filter(~pl.col("file").is_in(list_short_files(records).implode())).join(short, on=_RING, how="anti")
+    whole = lines.join(short, on=_RING, how="anti")
     told = _lay_beside(whole.sort("file", "offset"), stores.sort("stamp_ns", maintain_order=True))
     none, found = wrong.select("_row", stored=pl.lit(None, pl.Int64)), told.cast({"stored": pl.Int64})
     return _set_indexes(records, pl.concat([none, found]))

@@ -8,10 +8,9 @@ from typing import Any
 import polars as pl
 
 from tracecorr.link.event_args import pivot_args
-from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.queue_lives import list_creations, list_ends, list_kernel_creations, list_log_packets
-from tracecorr.link.queues.streams import assign_streams
+from tracecorr.link.queues.streams import DESTROY, assign_streams
 from tracecorr.model.hip_names import STREAM_MAKERS
 from tracecorr.model.kinds import BEGINNINGS, INFERRED, QUEUE_CREATED, QUEUE_DELETED, QUEUE_SELECTED, RECORDED
 
@@ -25,13 +24,11 @@ def find_rings(
     events: pl.DataFrame,
     args: pl.DataFrame,
     streams: pl.DataFrame,
-    losses: pl.DataFrame,
-    unseen: pl.DataFrame,
     aligned: bool,
 ) -> pl.DataFrame:
     """Return the ring of each Created line that names none, where only one can be meant: event, ring, ring_evidence.
 
-    What tells it in a log that lacks no lines, surest first: doorbell stores that name both (recorded), the line's
+    What tells it, surest first: doorbell stores that name both (recorded), the line's
     CREATE_QUEUE ioctl where a probe recorded the ring (as sure as that ioctl is the line's), and (inferred)
 
     - the dispatches of the streams for which the queue was made, or selected, go to this ring, and those of no other,
@@ -41,19 +38,17 @@ def find_rings(
         events: placed events with `process`, `thread`, `ring`, `parent`, numbered by their rows.
         args: args by event.
         streams: the table `streams`.
-        losses: files of the log that lost lines (`lossy_files.find_losses`).
-        unseen: spans in which records of the trace lack (`trace_losses.list_trace_losses`).
         aligned: whether the clock of the trace is known.
     """
     is_line = (pl.col("layer") == "aql") & (pl.col("name") == QUEUE_CREATED) & pl.col("process").is_not_null()
     if events.filter(is_line & pl.col("ring").is_null()).is_empty():
         return pl.DataFrame(schema=RINGS)
-    made = list_creations(events, args, losses).drop_nulls("process").rename({"event": "line"})
-    lines = _without_losses(made, events, losses)
+    made = list_creations(events, args).drop_nulls("process").rename({"event": "line"})
+    lines = made
     packets = list_log_packets(events).drop_nulls("process").select("process", "ring", "ts_ns").sort("ts_ns")
     ends = list_ends(events, args).select("process", "swq", deleted_ns="ts_ns").drop_nulls()
     # On an unknown clock nothing says which of two creations with one address is meant.
-    kernel_side = list_kernel_creations(events if aligned else events.clear(), args, unseen)
+    kernel_side = list_kernel_creations(events if aligned else events.clear(), args)
     found = _of_stores(lines, events, args)
     found = pl.concat([found, _of_ioctls(lines, kernel_side).join(found, on="line", how="anti")])
     found = _drop_contradicted(found, lines, packets, ends)
@@ -63,14 +58,6 @@ def find_rings(
     found = add(found, claims.filter(alone))
     found = add(found, _pair_in_order(_move_to_selected(lines, events, args), packets, events, claims, found))
     return found.select(event="line", ring="ring", ring_evidence="ring_evidence").cast(RINGS)  # type: ignore[arg-type]
-
-
-def _without_losses(lines: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines of processes whose log lacks no lines."""
-    rows = events.select("process", "file", "source").filter(
-        (pl.col("source") == "amd_log") & pl.col("file").is_in(losses["file"].implode())
-    )
-    return lines.join(rows.select("process").unique(), on="process", how="anti", maintain_order="left")
 
 
 def _of_stores(lines: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:

@@ -22,13 +22,12 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     Where the first of the two lines may be lost, an ioctl of the thread with the ring's address that lies behind the
     line before is that of the creation: another queue on that ring would have had to live in between.
     Where most ioctls of threads that the log does not name fit no line of their ring, they are of another process.
-    Where records of the trace lack between the last ioctl of the thread and the line, nothing is joined by time.
     Where a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
     """
     if ioctls.is_empty():
         return lines.clear().select("event", ioctls["event"].alias("ioctl"), evidence=pl.lit(None, pl.String))
     kernel_side = ioctls.select(
-        "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", "type", "size_bytes", "lost_ns",
+        "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", "type", "size_bytes",
         start_ns="ts_ns", ioctl="event",
     )  # fmt: skip
     until = pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
@@ -51,8 +50,6 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     near = _join_near(rest, free.drop("process"), ["thread"], pl.col("from_ns")).filter(inside & told & may_intercept())
     sure = pl.col("sure").all().over("event")
     near = near.with_columns(sure=surely).filter(sure | (pl.len().over("event") == 1))
-    # Behind the last one that was seen the one of the line may not have been.
-    near = near.filter(pl.col("lost_ns").is_null() | (pl.col("lost_ns") >= until))
     by_time = _pick(near.with_columns(evidence=pl.when("sure").then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED))))
     return pl.concat([by_ring, by_time])
 

@@ -7,7 +7,6 @@ import polars as pl
 
 from tracecorr.clock.rows import IS_PACKET, Places, list_groups, number_groups, number_rows, select_groups
 from tracecorr.link.event_args import pivot_args
-from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.intercepted_queues import is_intercepted
 from tracecorr.link.queues.queue_ends import add_ends, merge_shared
@@ -22,24 +21,21 @@ _OUT_OF_ORDER = 64
 PACKET_IDS = ("swq", "log_id")
 
 
-def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the log's queue creations: one row per Created line, with the interval of its making.
 
     `from_ns` is when its call counted the queues; where that is not known `silent_ns` is when its thread printed the
-    line before: in a log that lost lines earlier than that line may have been, so other creations may lie behind it.
+    line before.
 
     Args:
         events: placed events with `process`, `thread`, `ring`.
         args: args by event.
-        losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
     created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUE_CREATED))
     fields = pivot_args(args, created["event"], ["swq", "size", "priority", "cooperative"])
     counts = events.filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUES_COUNTED))
     # Both lines are printed in one HIP call: the count of another creation says nothing of this one.
-    # So does one that is in no call, where the call's lines may be lost.
-    lossy = pl.col("file").is_in(losses["file"].implode())
-    call = pl.coalesce("parent", pl.when(~lossy).then(-1)).alias("call")
+    call = pl.col("parent").fill_null(-1).alias("call")
     starts = counts.select("process", "thread", call, "ts_ns", from_ns="ts_ns")
     found = (
         created.select("event", "process", "thread", call, "ts_ns", "ring", "err_hi_ns")
@@ -68,16 +64,15 @@ def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFr
     return before.select("event", "silent_ns")
 
 
-def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame, unseen: pl.DataFrame) -> pl.DataFrame:
+def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the CREATE_QUEUE ioctls, each with the ring and fields that a probe recorded inside it (in `args`).
 
     Args:
         events: placed events with `process`, `thread`.
         args: args by event.
-        unseen: spans in which records of the trace lack (`trace_losses.list_trace_losses`).
 
     Returns: event, process, thread, ts_ns, end_ns, ioctl_lo, ioctl_hi (errors of the times), ring_base, size_bytes,
-        type, priority, gpu_id, lost_ns (from when on another ioctl behind this one may not have been seen).
+        type, priority, gpu_id.
     """
     ioctls = events.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)).select(
         "event",
@@ -90,7 +85,6 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame, unseen: pl.D
     )
     fields = pivot_args(args, ioctls["event"], ["ring", "size", "gpu", "type", "qtype", "prio"])
     joined = ioctls.join(fields, on="event", how="left", maintain_order="left")
-    joined = joined.with_columns(find_next_loss(unseen, joined["end_ns"]).alias("lost_ns"))
     kinds = (
         pl.coalesce("type", "qtype")
         .cast(pl.Int64, strict=False)
@@ -109,7 +103,6 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame, unseen: pl.D
         type=kinds,
         priority=pl.col("prio").cast(pl.Int32, strict=False),
         gpu_id="gpu",
-        lost_ns="lost_ns",
     )
 
 
@@ -118,8 +111,6 @@ def build_queues(
     packets: pl.DataFrame,
     args: pl.DataFrame,
     aligned: bool,
-    losses: pl.DataFrame,
-    unseen: pl.DataFrame,
     rings: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return the table `queues` (without the counts that need packets).
@@ -133,14 +124,12 @@ def build_queues(
         packets: part packets: file, offset, and `PACKET_IDS`.
         args: args by event.
         aligned: whether the clock of the trace is known.
-        losses: files of the log that lost lines (`lossy_files.find_losses`).
-        unseen: spans in which records of the trace lack (`trace_losses.list_trace_losses`).
         rings: those of Created lines that name none (`created_rings.find_rings`).
     """
     events = name_one_process(events, OF_LOG, events)
     printed = list_log_packets(events)
-    lines = _fill_rings(list_creations(events, args, losses), rings)
-    ioctls = list_kernel_creations(events, args, unseen)
+    lines = _fill_rings(list_creations(events, args), rings)
+    ioctls = list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
     joins = join_creations(lines if aligned else lines.clear(), ioctls)
     ends = list_ends(events, args)

@@ -9,7 +9,6 @@ from tracecorr import native
 from tracecorr.clock.joins import join_nearest, sort_rows
 from tracecorr.clock.rows import fill_columns, list_groups, number_rows, select_marked
 from tracecorr.link.event_args import pivot_args
-from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.hip_names import makes_stream
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
@@ -28,6 +27,7 @@ _ON_NULL_STREAM = (
     r"|Memset(D8|D16|D32|2D|3D)?)$"
 )
 
+DESTROY = "hipStreamDestroy"
 _RESET, _COUNTED_GPUS = "hipDeviceReset", "gpu_agents"
 # Calls that may make another device the current one (HIP API).
 _CHOOSES_DEVICE = r"^hip(SetDevice|SetValidDevices|Ctx|DevicePrimaryCtx)"

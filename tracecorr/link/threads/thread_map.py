@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from tracecorr.clock.rows import list_groups
-from tracecorr.link.threads.doorbell_threads import match_doorbells, no_matches, select_lines, select_stores
-from tracecorr.link.threads.lives import LIFE, LOG_THREAD, ToLog, find_process_lives, find_thread_lives, number_lives
+from tracecorr.link.threads.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.threads.thread_creation import list_clone_addresses
 from tracecorr.link.threads.thread_owners import NO_NAME, list_births
 from tracecorr.model import schema
-from tracecorr.model.kinds import INFERRED, RECORDED
+from tracecorr.model.kinds import RECORDED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
@@ -72,14 +71,12 @@ def map_threads(
     args: pl.DataFrame,
     seen: SeenIdentities | None = None,
     to_log: ToLog | None = None,
-    guessed: pl.DataFrame | None = None,
     owners: pl.DataFrame | None = None,
 ) -> Identities:
     """Join the threads of the log with those of the trace.
 
-    Exact where the trace holds the thread's pthread address (`set_robust_list`, `arch_prctl`), where the
-    capture read it from the kernel, and where doorbell stores show it; a process whose log pid is known to be a
-    host pid, or equals it, lends its main thread.
+    Exact where the trace holds the thread's pthread address (`set_robust_list`, `arch_prctl`), and where the capture
+    read it from the kernel; a process whose log pid is known to be a host pid, or equals it, lends its main thread.
 
     Args:
         log, trace: part events of the two sources.
@@ -87,7 +84,6 @@ def map_threads(
         seen: what the capture itself knows.
         to_log: from stamps of the trace to those of the log, once its clock is known: needed to tell threads apart
             that used one address after the other.
-        guessed: threads found by what they did at the same time: file, log_pid, log_tid, tid_key, how.
         owners: the lives of the trace's threads, as events tell them (`find_owners`).
     """
     log_threads = list_groups(log, ["file", "pid", "tid"])
@@ -107,27 +103,8 @@ def map_threads(
     trace_threads = _name_threads(_trace_threads(trace), owners)
     log_threads = _split_addresses(log_threads, known, to_log)
     exact = _exact(log_threads, trace_threads, known)
-    # An address that threads registered is one of theirs, though it may not be known whose.
-    free = log_threads.join(known, left_on="log_tid", right_on="address", how="anti")
-    matched, untimely = _match_free(log, trace, free, exact)
-    exact = _add_matched(exact, free, matched, trace_threads)
-    if guessed is not None:
-        # What doorbells disprove, no votes prove.
-        guessed = guessed.join(untimely, on=untimely.columns, how="anti")
-        exact = _add_matched(exact, free, guessed.with_columns(evidence=pl.lit(INFERRED)), trace_threads)
     pids = _join_processes(log_threads, trace_threads, exact, _find_foreign(log_threads, trace, known))
     return replace(_number(log_threads, trace_threads, exact, pids, lives), births=births)
-
-
-def _match_free(
-    log: pl.DataFrame, trace: pl.DataFrame, free: pl.DataFrame, exact: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Ask the doorbells about the threads that nothing else names: which are one, and which are two."""
-    unknown = free.join(exact, on=["life", "log_tid"], how="anti").select(LOG_THREAD)
-    stores = select_stores(trace).join(exact.select(tid_key="tid"), on="tid_key", how="anti")
-    if stores.is_empty():
-        return no_matches()
-    return match_doorbells(select_lines(log, unknown), stores)
 
 
 def _claims(log_threads: pl.DataFrame, known: pl.DataFrame, *columns: str) -> pl.DataFrame:
@@ -165,28 +142,6 @@ def _own_claims(claims: pl.DataFrame, log_threads: pl.DataFrame) -> pl.DataFrame
     line = ("life", "log_tid")
     one = told.drop_nulls().n_unique().over(line) <= 1
     return claims.filter(own | (~own.any().over(line) & one))
-
-
-def _add_matched(
-    exact: pl.DataFrame, free: pl.DataFrame, found: pl.DataFrame, trace_threads: pl.DataFrame
-) -> pl.DataFrame:
-    """Add threads that were found otherwise, where neither side has a partner yet.
-
-    All threads of a process of the log are of one process of the trace: one of another than those that are known, or of
-    several, is none of them.
-    """
-    both = free.join(found, on=LOG_THREAD).join(exact, on=["life", "log_tid"], how="anti")
-    both = both.drop("tid").rename({"tid_key": "tid"}).join(exact, on="tid", how="anti")
-    columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
-    every = pl.concat([exact, both.select(*columns, "evidence")])
-    owned = every.join(trace_threads.select("tid", "tgid"), on="tid").drop_nulls("tgid")
-    is_known = pl.col("tid").is_in(exact["tid"].implode())
-    telling = owned.filter(is_known | ~is_known.any().over("life"))
-    owners = telling.group_by("life").agg(owners=pl.col("tgid").unique())
-    foreign = owned.filter(~is_known).join(owners, on="life").filter(
-        (pl.col("owners").list.len() > 1) | ~pl.col("tgid").is_in(pl.col("owners"))
-    )  # fmt: skip
-    return every.join(foreign, on="tid", how="anti", maintain_order="left")
 
 
 def _with_host_pids(log_threads: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
