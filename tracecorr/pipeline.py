@@ -15,12 +15,11 @@ from tracecorr.clock.place import place_records
 from tracecorr.clock.rows import number_rows, select_source
 from tracecorr.clock.steps import find_steps, widen_reads
 from tracecorr.link.damage import list_unreadable
-from tracecorr.link.packets.doorbell_rings import fill_store_rings
-from tracecorr.link.packets.packet_index import complete_indexes
-from tracecorr.link.packets.signals import add_gpu_times
-from tracecorr.link.packets.stored_indexes import check_indexes
-from tracecorr.link.queues.queue_addresses import name_rings
+from tracecorr.link.doorbells import fill_store_rings
+from tracecorr.link.packet_index import check_indexes, complete_indexes
+from tracecorr.link.rings import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
+from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
 from tracecorr.link.threads.identities import attach_identities, name_log_pids
 from tracecorr.link.threads.lives import ToLog
@@ -41,7 +40,7 @@ from tracecorr.read.importing import (
     read_ends,
 )
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
-from tracecorr.sources import read_parts
+from tracecorr.sources import read_parts, refuse_repeated, set_prints_apart
 from tracecorr.store import raw
 from tracecorr.store.capture import (
     FORMAT_VERSION,
@@ -83,7 +82,6 @@ from tracecorr.store.recording import (
 from tracecorr.store.shortened import list_missing_bytes
 from tracecorr.store.trace_dat import unpack_in_place
 from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
-from tracecorr.traces import count_once, set_prints_apart
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -289,8 +287,9 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     drop_unwritten(capture)
     stages.begin("reading")
     parts = read_parts(capture, ready, stages, jobs)
-    # The instances of a capture record apart.
-    parts = parts if capture.info.get("plan") else count_once(set_prints_apart(parts))
+    if not capture.info.get("plan"):
+        parts = set_prints_apart(parts)
+        refuse_repeated(parts, capture.info["files"])
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
