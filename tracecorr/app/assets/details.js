@@ -1,17 +1,10 @@
 // The detail panel: stages of the chain, the raw records behind them, all columns of the event.
+import { button, make } from "./dom.js";
 import { markSelection } from "./marks.js";
 import { exactNs, num, short } from "./server.js";
 import { changed, clear, select, step } from "./start.js";
-import { button, copy, isPair } from "./toolbar.js";
+import { copy, isPair } from "./toolbar.js";
 import { view } from "./view.js";
-
-// Names come from traces: textContent only, never markup.
-export function make(tag, className, text) {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== undefined && text !== null) node.textContent = text;
-  return node;
-}
 
 function errorText(stage) {
   if (stage.err_lo === null && stage.err_hi === null) return "unknown";

@@ -2,7 +2,8 @@
 // The page loads this module; it imports all others.
 import { askedTheme, readHash, writeHash } from "./address.js";
 import { drawChain } from "./chain.js";
-import { make, showDetail } from "./details.js";
+import { showDetail } from "./details.js";
+import { make } from "./dom.js";
 import { applyFilter } from "./filters.js";
 import { drawFrame } from "./frame.js";
 import { bind } from "./keys.js";
