@@ -92,7 +92,7 @@ class TestInTheBrowser:
 
     def test_no_event(self, lone_page: Any, odd_url: str) -> None:
         open_at(lone_page, odd_url)
-        assert "holds no events" in lone_page.locator("#tl-status").inner_text()
+        assert "has no events" in lone_page.locator("#tl-status").inner_text()
         press(lone_page, "w", "f", ".", "e", "0", "g", "Escape", "m")
         for name in lone_page.evaluate("() => __tl.view.meta.pages.map(p => p[0])"):
             if name != "compare":
@@ -242,7 +242,7 @@ def test_tables_that_were_built_anew_are_read_anew(repo: Path, tmp_path: Path) -
     second = library.get(Wanted("half"))
     assert second.index.views.events == second.index.capture.table("events").select(pl.len()).collect().item()
     assert second.index.views.events < first.index.views.events
-    with pytest.raises(InputError, match="read anew") as told:
+    with pytest.raises(InputError, match="was rebuilt") as told:
         library.get(Wanted("half"), first.edition)
     assert told.value.next_step == "reload the page"
 

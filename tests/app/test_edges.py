@@ -88,14 +88,14 @@ def test_the_tip_of_a_job_tells_the_length_of_the_job(lone_page: Any, synthetic_
 
 
 def test_a_filter_that_leaves_nothing_says_so_in_the_picture(page: Any) -> None:
-    assert not _on_the_canvas(page, "The filters leave nothing")
+    assert not _on_the_canvas(page, "No event passes the filters")
     press(page, "g")
     page.fill("[data-filter=name]", "no such name")
     wait_idle(page)
-    assert _on_the_canvas(page, "The filters leave nothing")
+    assert _on_the_canvas(page, "No event passes the filters")
     page.locator("#tl-side button", has_text="Clear").click()
     wait_idle(page)
-    assert not _on_the_canvas(page, "The filters leave nothing")
+    assert not _on_the_canvas(page, "No event passes the filters")
 
 
 @pytest.mark.parametrize("text", ["-5", "1e30", "0"])

@@ -117,7 +117,7 @@ def test_an_event_is_found_again_in_a_later_reading(running: tuple[Capture, byte
     assert find_record(later.index, "raw/amd_log/9-other.log", 0, "hip", "hipMalloc") is None
     # Who still has the reading before on the screen asks about its numbers.
     assert library.get(Wanted("live"), first.edition) is first and library.get(Wanted("live"), later.edition) is later
-    with pytest.raises(InputError, match="read anew"):
+    with pytest.raises(InputError, match="was rebuilt"):
         library.get(Wanted("live"), later.edition + 1)
 
 
@@ -332,7 +332,7 @@ class TestInTheBrowser:
         page = browser.new_page()
         open_at(page, start_server({"live": running[0]}))
         drawn = page.evaluate("() => TL.drawSvg()")
-        assert "holds nothing yet" in drawn and "holds no events" not in drawn
+        assert "is still empty" in drawn and "has no events" not in drawn
         page.close()
 
 
@@ -358,7 +358,7 @@ def _leads_nowhere_until_shown_anew(page: Any) -> None:
     event.click()
     wait_idle(page)
     assert state_of(page)["selected"] is None
-    page.locator("#tl-page button", has_text="Show anew").click()
+    page.locator("#tl-page button", has_text="Update").click()
     wait_idle(page)
     event.click()
     wait_idle(page)

@@ -134,7 +134,9 @@ class TestInTheBrowser:
 
     def test_verdicts_are_counted_above_their_table(self, page: Any, url: str) -> None:
         open_at(page, url.split("?")[0] + "?capture=t1-streams#page=verdicts")
-        outcomes = page.locator("#tl-page span.tl-pass, #tl-page span.tl-fail, #tl-page span.tl-unknown").all_inner_texts()
+        outcomes = page.locator(
+            "#tl-page span.tl-pass, #tl-page span.tl-fail, #tl-page span.tl-unknown"
+        ).all_inner_texts()
         counts = ", ".join(f"{outcomes.count(o)} {o}" for o in ("FAIL", "UNKNOWN", "PASS"))
         assert page.locator("#tl-page h3", has_text=f"Verdict on each claim: {counts}").is_visible()
 

@@ -144,9 +144,9 @@ function scrollBar(ctx) {
 function nothing(ctx) {
   if (view.items.length) return;
   const text = view.meta.lanes.length
-    ? "The filters leave nothing. Filters (G), Clear shows everything again."
-    : view.meta.readings !== null ? "The HIP log of this recording holds nothing yet. The kernel trace comes when it has ended."
-    : "This capture holds no events. The page Ledger says what became of its files.";
+    ? "No event passes the filters. Filters (G), Clear shows all events."
+    : view.meta.readings !== null ? "The HIP log of this recording is still empty. The kernel trace follows when the recording ends."
+    : "This capture has no events. The page Ledger shows how its files were read.";
   pen(ctx, theme.dim);
   ctx.fillText(text, GUTTER + 20, TOP + 40);
 }

@@ -31,7 +31,7 @@ export async function showMeasure() {
   card().replaceChildren(
     make("b", "", exactNs(t1 - t0)), make("div", "tl-note", "from " + exactNs(t0) + " to " + exactNs(t1)),
     make("div", "", many(found.total, "event starts", "events start") + " inside, counted in " + many(shownLanes().length, "lane", "lanes")),
-    make("div", "tl-note", found.inferred ? "and " + num(found.inferred) + " inferred intervals, which are no events" : ""), bar,
+    make("div", "tl-note", found.inferred ? "and " + num(found.inferred) + " inferred intervals (not counted as events)" : ""), bar,
     table("", ["layer", "count"], found.layers.map((n) => [n.layer + (n.inferred ? " (inferred)" : ""), num(n.count)]), ["", "n"]),
     table("", ["name", "count", "time inside"], found.names.map((n) => [n.name, num(n.count), short(n.inside_ns)]), ["", "n", "n"]),
   );

@@ -56,7 +56,7 @@ export async function openPage(name, second) {
   choose(name);
   changed();
   if (name === TIMELINE) { focusCanvas(); return; }
-  host().replaceChildren(make("p", "tl-note", "working out the answers …"));
+  host().replaceChildren(make("p", "tl-note", "computing the answers …"));
   hold();
   try {
     const found = await api.page(name, second);
@@ -73,8 +73,8 @@ export function outdatePage() {
   if (!shownPage || host().querySelector(".tl-outdated")) return;
   const bar = make("div", "tl-row tl-outdated");
   bar.append(
-    make("span", "tl-missing", "The recording went on since: links of this page would lead to other events."),
-    button("Show anew", "work the page out again", () => openPage(shownPage, secondCapture)),
+    make("span", "tl-missing", "New data was recorded: the links on this page may lead to wrong events."),
+    button("Update", "compute this page again", () => openPage(shownPage, secondCapture)),
   );
   host().prepend(bar);
 }
@@ -122,7 +122,7 @@ function otherBar(page) {
 
 // --- leads back ---------------------------------------------------------------------------------
 async function goTo(lead) {
-  if (host().querySelector(".tl-outdated")) { message("show the page anew first"); host().scrollTop = 0; return; }
+  if (host().querySelector(".tl-outdated")) { message("update the page first"); host().scrollTop = 0; return; }
   showTimeline();
   focusCanvas(); // before anything is waited for: somebody may go on to type elsewhere
   if (lead[0] === "range") { view.setRange(lead[1], Math.max(lead[2], lead[1] + 1)); changed(); }

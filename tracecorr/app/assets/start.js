@@ -103,12 +103,12 @@ export const step = (kind, back) => inTurn(async (isOpen) => {
   }
   const found = await api.step(view.selected, kind, back);
   if (!isOpen()) return;
-  if (found.event === null) message(tellNone(kind, back, found.lacks));
+  if (found.event === null) message(describeNone(kind, back, found.lacks));
   else { message(""); await choose(found.event, true); }
 });
 
-function tellNone(kind, back, lacks) {
-  if (kind === "parent" || lacks) return "this event has no " + kind;
+function describeNone(kind, back, isMissing) {
+  if (kind === "parent" || isMissing) return "this event has no " + kind;
   const none = "no " + (back ? "earlier " : "later ");
   return none + (kind === "error" ? "error" : "event of the same " + (kind === "thread" ? "thread and layer" : kind));
 }

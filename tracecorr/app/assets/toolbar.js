@@ -100,7 +100,7 @@ export async function find(back) {
   const text = box.value.trim();
   if (!text) { clearSearch(); return; }
   showTimeline();
-  if (text[0] === "@") { counter.textContent = goToTime(text) ? "" : "no such time: write @1.5ms"; return; }
+  if (text[0] === "@") { counter.textContent = goToTime(text) ? "" : "not a time of this capture: write @1.5ms"; return; }
   await inTurn((isOpen) => findNext(text, back, () => isOpen() && box.value.trim() === text));
 }
 // Not when it was cleared, changed or overtaken while it was looked for.
@@ -139,7 +139,7 @@ export async function showHits() {
     redraw();
   } catch (problem) { if (box.value.trim() === text) counter.textContent = problem.message; }
 }
-// What a search found is found anew: events and names have other numbers.
+// Repeats the search: events and names have other numbers.
 export async function recount() {
   if (!view.search) return;
   searchAt = -1;
@@ -179,9 +179,9 @@ export function buildLegend(ranges) {
     return out;
   };
   bar.replaceChildren(
-    entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of its start"),
+    entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of the start"),
     entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
-    ...(ranges.some((r) => r.kind === "untraced") ? [entry("untraced", "gray = before or after the kernel trace")] : []),
+    ...(ranges.some((r) => r.kind === "untraced") ? [entry("untraced", "gray = no kernel trace at this time")] : []),
     ...(ranges.some((r) => r.kind === "clock") ? [entry("sample", "violet line = clock sample")] : []),
     live(), make("span", "tl-hint", "? = keys"),
   );
