@@ -41,7 +41,7 @@ from tracecorr.read.importing import (
     read_ends,
 )
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
-from tracecorr.sources import read_parts
+from tracecorr.sources import read_parts, refuse_repeated, set_prints_apart
 from tracecorr.store import raw
 from tracecorr.store.capture import (
     FORMAT_VERSION,
@@ -83,7 +83,6 @@ from tracecorr.store.recording import (
 from tracecorr.store.shortened import list_missing_bytes
 from tracecorr.store.trace_dat import unpack_in_place
 from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
-from tracecorr.traces import count_once, set_prints_apart
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -289,8 +288,9 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     drop_unwritten(capture)
     stages.begin("reading")
     parts = read_parts(capture, ready, stages, jobs)
-    # The instances of a capture record apart.
-    parts = parts if capture.info.get("plan") else count_once(set_prints_apart(parts))
+    if not capture.info.get("plan"):
+        parts = set_prints_apart(parts)
+        refuse_repeated(parts, capture.info["files"])
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))

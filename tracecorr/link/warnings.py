@@ -11,7 +11,6 @@ from tracecorr.clock.refuted import warn_refuted
 from tracecorr.clock.rows import select_source
 from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
-from tracecorr.link.repeated_traces import warn_repeated_traces, warn_skipped_traces
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 
@@ -63,11 +62,9 @@ def list_warnings(
     if shows_none_of_log(tables["hqd"].filter(pl.col("read_start_ns").is_null()), tables["queues"]):
         warnings.append(f"{NONE_OF_LOG}: it may be of another run")
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
-    warnings += warn_skipped_traces(tables["ledger"], tables["files"])
     warnings += _warn_unreadable(tables["ledger"], tables["files"])
-    # Of a known clock each record counts once.
     if "ftrace:unknown" in maps:
-        warnings += [*warn_repeated_traces(events, tables["files"]), *_warn_two_buffers(events, tables["files"])]
+        warnings += _warn_two_buffers(events, tables["files"])
     if {"amd_log", "ftrace"} <= sources and (apart_ns := _measure_gap(events)):
         warnings.append(_describe_gap(apart_ns, attached=attached))
     if samples is None:

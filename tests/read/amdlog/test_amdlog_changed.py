@@ -1,16 +1,12 @@
-"""What was read before does not change what is read of a message: shapes are only a faster way."""
+"""What was read before does not change what is read of a message."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from amdlog_cases import DISPATCH, line, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tracecorr.read.amdlog.shapes import Shapes, Span
-from tracecorr.read.text import Text
 
 _BARRIER = (
     "SWq=0x220000, HWq=0x3c00000, id=1, BarrierValue Header = 0x1500 AmdFormat = 0x2 (type=0, barrier=1, acquire=2, "
@@ -58,43 +54,3 @@ def test_a_message_is_read_the_same_whatever_was_read_before(
     last = line(_changed(message, changes))
     log = "".join(line(_changed(*one)) for one in [(message, []), *before])
     assert _found(log + last, len(log)) == _found(last)
-
-
-def _read(shapes: Shapes, text: str) -> list[tuple[str, int]] | None:
-    held = Text(text.encode() + b"\n")
-    at = held.bytes[:1].astype("int64") * 0 + held.start
-    reading = shapes.read(held, at * 0, at, at * 0 + len(text))
-    if len(reading.rest):
-        return None
-    return [(name, int(values[0])) for name, _, values in reading.fields]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("value 0x7f0000001234, count 12345678901 (free 77)", [("value", 0x7F0000001234), ("count", 12345678901)]),
-        ("value 0x7f000000abcd, count 99999999999 (free 12)", [("value", 0x7F000000ABCD), ("count", 99999999999)]),
-        ("value 0x7f000000ABCD, count 99999999999 (free xy)", [("value", 0x7F000000ABCD), ("count", 99999999999)]),
-        ("value 0x7f000000abcg, count 99999999999 (free 12)", None),
-        ("value 0x7f000000abcd, count 9999999999x (free 12)", None),
-        ("value 0x7f000000abcd; count 99999999999 (free 12)", None),
-        ("value 0x7f000000abcd, count 9999999999 (free 123)", None),
-        ("value 0x7f00000abcd, count 99999999999 (free 12)", None),
-    ],
-)
-def test_a_shape_fits_where_all_but_the_digits_is_the_same(text: str, found: list[tuple[str, int]] | None) -> None:
-    shapes = Shapes()
-    example = b"value 0x123456789abc, count 12345678901 (free 55)\n"
-    spans = [Span("value", 6, 20), Span("count", 28, 39)]
-    shapes.learn(0, example, spans, free_from=40)
-    assert _read(shapes, text) == found
-
-
-@pytest.mark.parametrize(
-    "example", [b"value 0xABCD\n", b"value -5\n", b"value 0x0x5\n", b"value 0x12AB\n", b"value 5x7\n"]
-)
-def test_a_text_with_other_numbers_has_no_shape(example: bytes) -> None:
-    shapes = Shapes()
-    shapes.learn(0, example, [Span("value", 6, 8 if b"x7" not in example else 7)])
-    shapes.learn(0, example, [Span("value", 6, 10 if example == b"value 0x12AB\n" else len(example) - 1)])
-    assert len(shapes) == 0
