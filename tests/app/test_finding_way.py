@@ -161,7 +161,7 @@ def test_a_time_is_found_by_typing_it(page: Any) -> None:
     assert abs(state["mark"]["a"] - 7_000_000) < 1_000
     for nonsense in ("@", "@yesterday", "@9999s", "@5ms..1ms"):
         before = go(nonsense)
-        assert counter.inner_text() == "no such time: write @1.5ms" and before["mark"] == state["mark"]
+        assert counter.inner_text() == "not a time of this capture: write @1.5ms" and before["mark"] == state["mark"]
 
 
 def test_a_filtered_lane_says_how_much_is_left(page: Any) -> None:
