@@ -1,4 +1,4 @@
-"""What events get of what links them: their chains, and the keys of their queues, streams, kernels and GPUs."""
+"""What events get of what links them: fields as columns, chains, and the keys of queues, streams, kernels and GPUs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,67 @@ import polars as pl
 
 from tracecorr import native
 from tracecorr.clock.joins import select_rows
-from tracecorr.clock.rows import attach_columns, fill_columns, select_marked
+from tracecorr.clock.rows import attach_columns, fill_columns, number_groups, select_marked
 from tracecorr.clock.steps import UNTIMED
 from tracecorr.model import schema
 from tracecorr.model.arrow import take_column
+from tracecorr.model.kernel_names import demangle_name, label_kernels
 from tracecorr.model.kinds import Flag
+
+
+def pivot_args(args: pl.DataFrame, events: pl.Series, keys: Sequence[str]) -> pl.DataFrame:
+    """Return one row per event that has any of some fields: event, and a UInt64 column for each of them.
+
+    Args:
+        args: args by event: event, key, u64.
+        events: the events that are asked about.
+        keys: the names of the fields.
+    """
+    # Fields are many, and of most kinds of events a capture has none.
+    asked = args if len(events) else args.clear()
+    wanted = asked.filter(pl.col("event").is_in(events.implode()) & pl.col("key").is_in(keys))
+    first = [pl.col("u64").filter(pl.col("key") == key).first().alias(key) for key in keys]
+    return wanted.group_by("event", maintain_order=True).agg(first)
+
+
+def attach_fields(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str], value: pl.Expr) -> pl.DataFrame:
+    """Return `rows` with a column for each of some fields of their events, null where an event has none.
+
+    Args:
+        rows: column event.
+        args: args by event: event, key, u64, text.
+        keys: the names of the fields.
+        value: what is taken of a field.
+    """
+    asked = args if len(rows) else args.clear()
+    for key in keys:
+        values = asked.filter((pl.col("key") == key) & pl.col("event").is_in(rows["event"].implode()))
+        values = values.select("event", value.alias(key)).unique("event", keep="first")
+        rows = rows.join(values, on="event", how="left", maintain_order="left")
+    return rows
+
+
+def list_kernels(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the table `kernels`, and `event` -> `kernel_id` for every row that names one.
+
+    A kernel that is printed mangled and demangled is one: HIP 6.4.3 prints mangled what a graph launches, demangled
+    what a call does. Where two mangled names read the same, the demangled one is neither of them.
+    """
+    named = events.select("event", "kernel").drop_nulls("kernel")
+    codes, groups = number_groups(named, ["kernel"])
+    printed = groups.select(pl.col("kernel").cast(pl.String)).with_row_index("code")
+    readable = pl.Series([demangle_name(name) for name in printed["kernel"]], dtype=pl.String)
+    is_mangled = pl.col("kernel").str.starts_with("_Z")
+    names = printed.with_columns(name=readable, mangled=pl.when(is_mangled).then("kernel"))
+    only = pl.when(pl.col("mangled").n_unique().over("name") - pl.col("mangled").is_null().any().over("name") == 1)
+    shared = pl.col("mangled").drop_nulls().first().over("name")
+    names = names.with_columns(mangled=only.then(shared).otherwise("mangled"))
+    table = names.select("name", "mangled").unique(maintain_order=True).with_row_index("id")
+    ids = names.join(table, on=["name", "mangled"], how="left", nulls_equal=True, maintain_order="left")["id"]
+    display = pl.Series(label_kernels(table["name"].to_list()), dtype=pl.String)
+    return table.select(kernel="id", name="name", mangled="mangled", display=display), named.select(
+        "event", kernel_id=ids.gather(codes)
+    )
 
 
 def forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.event_args import attach_fields
+from tracecorr.link.events import attach_fields
 from tracecorr.model import schema
 from tracecorr.model.kinds import RECORDED
 from tracecorr.read.kfd.functions import hex_text

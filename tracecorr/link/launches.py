@@ -9,14 +9,47 @@ import polars as pl
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.clock.joins import select_rows
 from tracecorr.clock.rows import IS_PACKET, Places, attach_columns, fill_columns
-from tracecorr.link.calls.threadless import list_unsure_names
-from tracecorr.link.packets.commands import match_commands, match_completions
-from tracecorr.link.packets.doorbells import list_contradicted, match_stores, share_lone_threads
-from tracecorr.link.packets.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
-from tracecorr.link.packets.store_spans import span_stores
-from tracecorr.link.queues.streams import name_streams
+from tracecorr.link.calls import list_unsure_names
+from tracecorr.link.commands import match_commands, match_completions
+from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads, span_stores
+from tracecorr.link.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
+from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
-from tracecorr.model.kinds import COMPLETE, COPY, DERIVED, GRAPH_CALL, INFERRED, RECORDED, Flag
+from tracecorr.model.kinds import (
+    COMPLETE,
+    COPY,
+    COPY_FAILED,
+    COPY_REFUSED,
+    DERIVED,
+    GRAPH_CALL,
+    INFERRED,
+    RECORDED,
+    Flag,
+)
+
+
+def name_refused_copies(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with copies called `COPY_REFUSED` where the next line of their thread says that they failed.
+
+    HIP 6.4 and 7.2 print the failure at once, with nothing of the thread between (rocblit.cpp).
+
+    Args:
+        events: rows with event, layer, name, source, thread, file, offset.
+    """
+    failed = events.select("event", "layer", "name", "thread").filter(
+        (pl.col("layer") == "copy") & (pl.col("name") == COPY_FAILED)
+    )
+    if failed.is_empty():
+        return events
+    columns = events.select("event", "layer", "name", "source", "thread", "file", "offset")
+    # A GPU time is a row of its own with the bytes of the line that tells it.
+    lines = columns.filter((pl.col("source") == "amd_log") & (pl.col("layer") != "gpu"))
+    lines = lines.join(failed.select("thread").unique(), on="thread", how="semi").sort("file", "offset")
+    following = pl.col("name").shift(-1).over("file", "thread")
+    refused = lines.filter((pl.col("layer") == "copy") & (pl.col("name") == COPY) & (following == COPY_FAILED))
+    is_refused = pl.col("event").is_in(refused["event"].implode())
+    return events.with_columns(name=pl.when(is_refused).then(pl.lit(COPY_REFUSED, schema.CAT)).otherwise("name"))
+
 
 _SHOWN_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",

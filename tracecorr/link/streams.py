@@ -8,7 +8,7 @@ import polars as pl
 from tracecorr import native
 from tracecorr.clock.joins import join_nearest, sort_rows
 from tracecorr.clock.rows import fill_columns, list_groups, number_rows, select_marked
-from tracecorr.link.event_args import pivot_args
+from tracecorr.link.events import pivot_args
 from tracecorr.model.hip_names import makes_stream
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
