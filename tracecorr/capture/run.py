@@ -27,7 +27,7 @@ from tracecorr.capture.workload.launch import check_command
 from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, TracecorrError, quote_path
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
-from tracecorr.store.processes import count_processes
+from tracecorr.store.log_ranges import count_processes
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
 
 if TYPE_CHECKING:
