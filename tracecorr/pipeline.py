@@ -15,12 +15,11 @@ from tracecorr.clock.place import place_records
 from tracecorr.clock.rows import number_rows, select_source
 from tracecorr.clock.steps import find_steps, widen_reads
 from tracecorr.link.damage import list_unreadable
-from tracecorr.link.packets.doorbell_rings import fill_store_rings
-from tracecorr.link.packets.packet_index import complete_indexes
-from tracecorr.link.packets.signals import add_gpu_times
-from tracecorr.link.packets.stored_indexes import check_indexes
-from tracecorr.link.queues.queue_addresses import name_rings
+from tracecorr.link.doorbells import fill_store_rings
+from tracecorr.link.packet_index import check_indexes, complete_indexes
+from tracecorr.link.rings import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
+from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
 from tracecorr.link.threads.identities import attach_identities, name_log_pids
 from tracecorr.link.threads.lives import ToLog

@@ -28,9 +28,9 @@ from tracecorr.read.ftrace import (
 )
 from tracecorr.read.ftrace.markers import keep_ranges
 from tracecorr.read.ftrace.text import PRINTS
-from tracecorr.read.kfd.polls import read_polls
+from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
-from tracecorr.read.kfd.snapshots import read_snapshots
+from tracecorr.read.kfd.topology import read_polls
 from tracecorr.read.rocprof import RepeatedRecords, read_rocpd, read_rocprof
 from tracecorr.store.capture import Capture, make_parts_folder
 from tracecorr.store.log_ranges import finish_log, list_long_logs, open_processes, start_log
@@ -190,8 +190,8 @@ def _read_dat(path: Path, file: int, clock: str) -> Iterator[Block]:
 
 
 def _read_database(path: Path, file: int, repeated: RepeatedRecords | None) -> Iterator[Block]:
-    with open_database(path) as connection, open_read_at(path) as (read_at, size):
-        yield from read_rocpd(connection, read_at, size, file, repeated)
+    with open_database(path) as connection:
+        yield from read_rocpd(connection, path.stat().st_size, file, repeated)
 
 
 def refuse_repeated(parts: Parts, files: Sequence[Mapping[str, Any]]) -> None:

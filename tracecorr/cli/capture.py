@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Options end at the first word of the command, which may have options of its own.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 _HQD_SECONDS = 10.0
+# Three hours of a log that grows as fast as that of 700 small kernels a second.
+_LOG_GB = 100.0
 Value = TypeVar("Value")
 
 
@@ -73,7 +75,8 @@ BufferOption = Annotated[
     ),
 ]
 MaxLogOption = Annotated[
-    float | None, typer.Option(metavar="GB", help="Stop recording when the HIP log exceeds this size (uncompressed).")
+    float,
+    typer.Option(metavar="GB", help="Stop recording when the HIP log exceeds this size (uncompressed, without holes)."),
 ]
 MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="Stop recording when less disk space is free.")]
 HqdOption = Annotated[
@@ -113,6 +116,9 @@ NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not 
 AsRootOption = Annotated[
     bool, typer.Option("--as-root", help="Run the workload as root, not as the user who called sudo.")
 ]
+ShareOption = Annotated[
+    bool, typer.Option("--share", help="Let all users of this machine read the capture, not only the caller.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the live status line.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be recorded, and change nothing.")]
 
@@ -131,7 +137,7 @@ def capture_verb(
     delay: DelayOption = 0,
     start_on_signal: StartOnSignalOption = False,
     buffer_mb: BufferOption = None,
-    max_log_gb: MaxLogOption = None,
+    max_log_gb: MaxLogOption = _LOG_GB,
     min_free_gb: MinFreeOption = 1.0,
     hqd: HqdOption = False,
     hqd_interval: HqdIntervalOption = None,
@@ -144,6 +150,7 @@ def capture_verb(
     kill: KillOption = False,
     no_correlate: NoCorrelateOption = False,
     as_root: AsRootOption = False,
+    share: ShareOption = False,
     quiet: QuietOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -169,7 +176,7 @@ def capture_verb(
         duration=duration,
         delay=delay,
         start_on_signal=start_on_signal,
-        max_log_bytes=None if max_log_gb is None else round(max_log_gb * 1e9),
+        max_log_bytes=round(max_log_gb * 1e9),
         min_free_bytes=round(min_free_gb * 1e9),
         kill=kill,
         correlate=not no_correlate,
@@ -182,6 +189,7 @@ def capture_verb(
         run_options=tuple(run_option or ()),
         pid=pid,
         quiet=quiet,
+        share=share,
     )
     if dry_run:
         _print_plan(options)

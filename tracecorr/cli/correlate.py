@@ -86,12 +86,14 @@ def _correlate_on_cluster(address: str, paths: list[Path], out: Path | None, for
 
 
 def _correlate_here(paths: list[Path], out: Path | None, force: bool, jobs: int) -> None:
+    from tracecorr.capture.folder import return_killed
     from tracecorr.pipeline import correlate, make_dataset
     from tracecorr.store.fleet import check_fleet_place
 
     if out is not None:
         check_fleet_place(paths, out, force=force)
     for path in paths:
+        return_killed(path)
         say_warnings(correlate(path, progress=say, live=say_live, jobs=jobs))
     if out is not None:
         make_dataset(paths, out, force=force)

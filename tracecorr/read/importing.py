@@ -20,7 +20,7 @@ from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.kinds import BEGINNINGS
 from tracecorr.read.amdlog import looks_like_amd_log, read_amd_log
 from tracecorr.read.ftrace import looks_like_ftrace_text, looks_like_trace_dat
-from tracecorr.read.ftrace.dat_read import read_description
+from tracecorr.read.ftrace.trace_dat import read_description
 from tracecorr.read.kfd.dumps import looks_like_dump
 from tracecorr.read.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 
