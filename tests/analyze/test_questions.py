@@ -143,7 +143,8 @@ def test_memory_held_at_once() -> None:
     )  # fmt: skip
     (row,) = summarize_memory(events).to_dicts()
     assert row == {
-        "process": 0, "kind": "allocate_device", "allocations": 3, "freed": 2, "unsized": 0, "bytes": 180,
+        "process": 0, "kind": "allocate_device", "allocations": 3, "failed": 0,
+        "failed_bytes": None, "freed": 2, "unsized": 0, "bytes": 180,
         "largest_bytes": 100, "peak_bytes": 150, "peak_at_ns": 2,
     }  # fmt: skip
     lost = table(
