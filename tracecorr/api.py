@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from functools import cached_property, partial
 from operator import index
@@ -48,6 +49,10 @@ def open_capture(path: str | Path) -> Capture:
     stored = StoredCapture.open(named_folder(Path(path)))
     if not stored.has_tables():
         raise describe_missing_tables(stored, Path(path))
+    if stored.is_outdated():
+        from tracecorr.pipeline import rebuild_outdated
+
+        stored = rebuild_outdated(stored, warnings.warn)
     return Capture(stored)
 
 
@@ -272,7 +277,7 @@ class Capture:
 
     def raw_text(self, event: int) -> str:
         """Return what `raw` does as text, without colours; of a binary record its event and fields, then its bytes."""
-        from tracecorr.store.shown import show_record
+        from tracecorr.model.printable import show_record
 
         shown = (show_record(data, partial(self._stored.record_text, file)) for file, data in self._records(event))
         return "\n".join(shown)

@@ -17,7 +17,7 @@ from tracecorr.link.samples import build_samples
 from tracecorr.link.threads.programs import add_programs
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate
-from tracecorr.read.kfd.polls import read_polls
+from tracecorr.read.kfd.topology import read_polls
 from tracecorr.store import Capture
 from tracecorr.store.recording import list_raw_files
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect, percentile, sum_overlaps
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers
-from tracecorr.link.event_args import attach_fields
+from tracecorr.link.events import attach_fields
 from tracecorr.link.rocprof import CORRELATION_RULE
 from tracecorr.model.sights import is_counted
 

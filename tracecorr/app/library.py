@@ -15,12 +15,10 @@ import polars as pl
 
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app import index
+from tracecorr.app.captures import CaptureLike, Nodes, Pair
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.live import Live
-from tracecorr.app.nodes import Nodes
-from tracecorr.app.pair import Pair
-from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import CaptureError, InputError, TracecorrError
 from tracecorr.model.printable import printable
 from tracecorr.pipeline import correlate
@@ -103,7 +101,7 @@ class Library:
         return list(self._captures)
 
     def get(self, wanted: Wanted, edition: int | None = None) -> Opened:
-        """Return an opened capture or pair; build what it lacks first.
+        """Return an opened capture or pair; build missing tables first.
 
         Args:
             wanted: what is to be shown.
@@ -118,7 +116,7 @@ class Library:
         known = (newest, self._before.get(wanted, newest))
         found = newest if edition is None else next((one for one in known if one.edition == edition), None)
         if found is None:
-            raise InputError(f"{wanted.name} was read anew since", "reload the page")
+            raise InputError(f"{wanted.name} was rebuilt since the page was opened", "reload the page")
         return found
 
     def _get_newest(self, wanted: Wanted) -> Opened:
@@ -132,7 +130,7 @@ class Library:
             return opened
 
     def _current(self, wanted: Wanted) -> Opened | None:
-        """Return what is open, unless tables were built anew since: its numbers of events would be those of others."""
+        """Return what is open, unless its tables were rebuilt since: event numbers would be wrong."""
         opened = self._opened.get(wanted)
         same = opened is not None and all(self._stamp(name) == stamp for name, stamp in opened.stamps.items())
         return opened if same else None
@@ -155,7 +153,7 @@ class Library:
             InputError: it cannot be opened.
         """
         if self._current(wanted) is not None:
-            return None  # also while a recording is read anew
+            return None  # also while a recording is read again
         if wanted in self._failed:
             raise self._failed.pop(wanted)
         for name in filter(None, (wanted.name, wanted.other)):
@@ -231,7 +229,7 @@ class Library:
             return self._live.setdefault(name, Live(capture)).read()
         if is_completed_now(capture):
             raise CaptureError(f"the tables of {capture.path} are being built by its recording", "wait for its end")
-        if not capture.has_tables():
+        if not capture.has_tables() or capture.is_outdated():
             correlate(capture.path, live=lambda text: self._tell(wanted, f"building the tables: {text}"))
             capture = Capture.open(capture.path)
         if name in self._live:

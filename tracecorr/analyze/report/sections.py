@@ -40,7 +40,7 @@ from tracecorr.analyze.memory import summarize_copies, summarize_memory
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams, summarize_queues, summarize_streams
 from tracecorr.analyze.report.answers import Section
-from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
+from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 
 GLOSSARY = {
     "recorded": "a source says it: a log line, a trace event, a value that a probe read",
