@@ -46,7 +46,7 @@ from tracecorr.link.queues import created_rings, queue_addresses, queue_creation
 from tracecorr.link.queues.gpus import assign_gpus, list_gpus
 from tracecorr.link.queues.hqds import attach_queues, find_gpus_of_sights, link_hqds
 from tracecorr.link.queues.intercepted_queues import explain_stores
-from tracecorr.link.threads.thread_creation import find_creators
+from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
 
