@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from functools import cached_property, partial
 from operator import index
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -15,10 +18,12 @@ from tracecorr.store import named_folder
 from tracecorr.store.recording import describe_missing_tables
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from tracecorr.analyze.compare import Comparison
-    from tracecorr.analyze.report.parts import Report
+    from tracecorr.analyze.frames import Tables
+    from tracecorr.analyze.report.answers import Report
     from tracecorr.analyze.verdicts import Thresholds, Verdict
-    from tracecorr.figures import Figures
 
 _EVENTS = "events are rows of `cap.events`, column `event`"
 
@@ -44,6 +49,10 @@ def open_capture(path: str | Path) -> Capture:
     stored = StoredCapture.open(named_folder(Path(path)))
     if not stored.has_tables():
         raise describe_missing_tables(stored, Path(path))
+    if stored.is_outdated():
+        from tracecorr.pipeline import rebuild_outdated
+
+        stored = rebuild_outdated(stored, warnings.warn)
     return Capture(stored)
 
 
@@ -389,6 +398,69 @@ class Capture:
     @cached_property
     def figure(self) -> Figures:
         """Return the charts of the capture."""
-        from tracecorr.figures import Figures
-
         return Figures(self._stored.table)
+
+
+def _charts() -> ModuleType:
+    """Return the module that draws; it imports Plotly, which takes its time."""
+    from tracecorr.analyze import figures
+
+    return figures
+
+
+class Figures:
+    """Draw charts of a capture as Plotly figures.
+
+    Args:
+        tables: gives the table of a capture by its name.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def timeline(
+        self, t0_ns: int | None = None, t1_ns: int | None = None, layers: Iterable[str] | None = None
+    ) -> go.Figure:
+        """Return the events between two times (ns after the first event) as bars, one lane per thread and queue.
+
+        >>> len(open_capture(sample).figure.timeline(layers=("hip",)).data)
+        1
+
+        Args:
+            t0_ns, t1_ns: ns after the first event; open where None.
+            layers: layers wanted; all when None or empty.
+
+        Raises:
+            InputError: more events lie in that span than a figure can hold, or there is no such layer or span.
+        """
+        if isinstance(layers, str) or not isinstance(layers, Iterable | None):
+            raise InputError(f"layers are several names, not {layers!r}", "write layers=('hip', 'aql')")
+        from tracecorr.export.selection import Selection
+
+        # The same checks as those of an export.
+        wanted = Selection(t0_ns, t1_ns, tuple(layers or ()))
+        return _charts().draw_timeline(self._tables, wanted.start_ns, wanted.end_ns, wanted.layers)
+
+    def latency(self) -> go.Figure:
+        """Return the distribution of each stage of steady dispatches."""
+        return _charts().draw_latency(self._tables)
+
+    def rate(self) -> go.Figure:
+        """Return dispatches per second over time."""
+        return _charts().draw_rate(self._tables)
+
+    def queue_depth(self) -> go.Figure:
+        """Return the packets in each ring over time."""
+        return _charts().draw_queue_depth(self._tables)
+
+    def hip_calls(self) -> go.Figure:
+        """Return the HIP functions with the longest total time."""
+        return _charts().draw_hip_calls(self._tables)
+
+    def paths(self) -> go.Figure:
+        """Return the mean time by layer on the way of a dispatch."""
+        return _charts().draw_paths(self._tables)
+
+    def clocks(self) -> go.Figure:
+        """Return the bounds of the clock maps."""
+        return _charts().draw_clocks(self._tables)

@@ -13,14 +13,12 @@ from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.fit import ClockEvidence, fit_clocks
 from tracecorr.clock.place import place_records
 from tracecorr.clock.steps import find_steps, widen_reads
-from tracecorr.link.losses.trace_losses import list_trace_losses
-from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
-from tracecorr.link.packets.doorbell_rings import fill_store_rings
-from tracecorr.link.packets.packet_index import complete_indexes
-from tracecorr.link.packets.signals import add_gpu_times
-from tracecorr.link.packets.stored_indexes import check_indexes
-from tracecorr.link.queues.queue_addresses import name_rings
+from tracecorr.link.damage import list_unreadable
+from tracecorr.link.doorbells import fill_store_rings
+from tracecorr.link.packet_index import check_indexes, complete_indexes
+from tracecorr.link.rings import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
+from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
 from tracecorr.link.threads.identities import add_programs, attach_identities, name_log_pids
 from tracecorr.link.threads.lives import ToLog
@@ -28,27 +26,46 @@ from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenId
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
 from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
-from tracecorr.model.errors import CaptureError
+from tracecorr.model.checksum import Checksum
+from tracecorr.model.errors import CaptureError, InputError, explain_unwritten, quote_path
 from tracecorr.progress import Stages
+from tracecorr.read.importing import (
+    Incoming,
+    arrange_logs,
+    check_told_clock,
+    describe_doubts,
+    plan_import,
+    read_ends,
+)
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
-from tracecorr.sources import read_parts
+from tracecorr.sources import read_parts, refuse_repeated, set_prints_apart
+from tracecorr.store import raw
 from tracecorr.store.capture import (
+    FORMAT_VERSION,
     Capture,
     drop_abandoned,
     drop_unfinished,
     hold_tables,
     printable,
+    refuse_odd_name,
     write_info,
     write_tables,
 )
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.free_memory import refuse_hopeless
-from tracecorr.store.importing import import_files
 from tracecorr.store.kernel_counts import complete_losses
 from tracecorr.store.lock import lock_capture
 from tracecorr.store.memory import give_back
 from tracecorr.store.parts import Parts, SourcePart, StoredPart
-from tracecorr.store.raw import read_clock_samples, read_topology
+from tracecorr.store.place import check_place, describe_abandoned, name_stage, put_in_place
+from tracecorr.store.raw import (
+    copy_in,
+    describe_file,
+    join_files,
+    open_read_at,
+    read_clock_samples,
+    read_topology,
+)
 from tracecorr.store.recording import (
     close_killed,
     drop_unwritten,
@@ -61,8 +78,8 @@ from tracecorr.store.recording import (
     seen_time_offsets,
 )
 from tracecorr.store.shortened import list_missing_bytes
+from tracecorr.store.trace_dat import unpack_in_place
 from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
-from tracecorr.traces import count_once, set_prints_apart
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -102,6 +119,141 @@ def correlate(
             drop_unfinished(path)
 
 
+def import_files(
+    out: Path,
+    amd_logs: Sequence[Path],
+    ftrace: Sequence[Path],
+    clock: str = "auto",
+    clock_samples: Path | None = None,
+    hqd: Sequence[Path] = (),
+    rocprof: Sequence[Path] = (),
+    force: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+    live: Callable[[str], None] = lambda _: None,
+) -> Capture:
+    """Copy files of other tools into a new capture folder; its tables are not built yet.
+
+    Args:
+        out: the folder to make.
+        amd_logs: HIP logs, plain, gzip or zstd; pieces of one log in the order in which they were written.
+        ftrace: kernel traces: text, a `trace.dat` of trace-cmd, or a folder of binary pages.
+        clock: trace_clock of the traces that do not name theirs, or `auto`.
+        clock_samples: clock.json with bracketed samples.
+        hqd: debugfs dumps of the KFD's queues.
+        rocprof: CSV, JSON or rocpd databases of rocprof.
+        force: replace `out`.
+        progress: called with a line of text for each file.
+        live: called with what is being done now.
+
+    Raises:
+        InputError: a file is missing, empty, or not what its option says, or names another clock than `clock`; or
+            pieces of a log are in another order, or overlap.
+        CaptureError: `out` exists and may not be replaced, or its tables are being built.
+    """
+    target = out.resolve()
+    # Beside it the capture is made; a process has at most seven digits.
+    refuse_odd_name(str(target), longer=len("..1234567.new"))
+    check_place(out, force=force)
+    incoming = plan_import(raw, amd_logs, ftrace, clock_samples, hqd, rocprof)
+    for item in incoming:
+        refuse_odd_name(item.target)
+    for text in describe_abandoned(target.parent):
+        progress(text)
+    stage = name_stage(target)
+    names = [str(item.origin) for item in incoming]
+    try:
+        entries = [_copy_file(number, item, stage, live) for number, item in enumerate(incoming)]
+        _refuse_twins(entries, names)
+        doubts = check_told_clock(raw, clock, entries, names, stage)
+        for item, entry in zip(incoming, entries, strict=True):
+            if item.form != "description":
+                progress(f"{item.origin}: {entry['size']:,} bytes")
+        entries, unsure = _join_logs(entries, [item.origin.name for item in incoming], stage, progress)
+        write_info(stage, {"ftrace_clock": clock, "files": entries, "import_warnings": [*doubts, *unsure]})
+        put_in_place(stage, target)
+    except OSError as error:
+        raise explain_unwritten(out, error) from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    # "." names the folder that was just replaced.
+    return Capture.open(out if out.name else target)
+
+
+def _copy_file(number: int, item: Incoming, stage: Path, live: Callable[[str], None]) -> dict[str, Any]:
+    """Copy a file into the capture that is made; return its entry of capture.json."""
+    live(f"copying {item.origin.name} ...")
+    seen = Checksum()
+    stored = copy_in(item.origin, stage / item.target, seen, compress=item.form in ("log", "text"))
+    size, checksum = seen.size, seen.text()
+    if item.form == "trace_dat":
+        unpack_in_place(stored, item.origin)
+        size, checksum = describe_file(stored)
+    return {
+        "file": number, "path": str(stored.relative_to(stage)), "source": item.source, "form": item.form,
+        "size": size, "checksum": checksum,
+    }  # fmt: skip
+
+
+def _refuse_twins(entries: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for entry, name in zip(entries, names, strict=True):
+        if entry["form"] in ("log", "text", "trace_dat"):
+            if entry["checksum"] in seen:
+                twin = seen[entry["checksum"]]
+                raise InputError(f"{name} was given twice (it equals {twin})", "name each file once")
+            seen[entry["checksum"]] = name
+
+
+def _join_logs(
+    entries: list[dict[str, Any]], names: Sequence[str], stage: Path, progress: Callable[[str], None]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the entries after pieces of one log became one file, and what is not sure of the others."""
+    logs = [entry for entry in entries if entry["form"] == "log"]
+    if len(logs) < 2:
+        return entries, []
+    ends = []
+    for entry in logs:
+        with open_read_at(stage / entry["path"]) as (read_at, size):
+            ends.append(read_ends(names[entry["file"]], read_at, size))
+    for pieces in arrange_logs(ends):
+        first, *others = (logs[number] for number in pieces)
+        if not others:
+            continue
+        told = [{"name": ends[number].name, "size": logs[number]["size"]} for number in pieces]
+        breaks = [after for after in pieces[1:] if ends[after].begins_record]
+        paths = [stage / logs[number]["path"] for number in pieces]
+        stored, checksum = join_files(paths, [number in breaks for number in pieces])
+        first |= {"path": str(stored.relative_to(stage)), "size": checksum.size, "checksum": checksum.text()}
+        first["pieces"] = told
+        entries = [entry for entry in entries if entry not in others]
+        progress(f"{' + '.join(ends[number].name for number in pieces)}: pieces of one log")
+    return [{**entry, "file": number} for number, entry in enumerate(entries)], describe_doubts(ends)
+
+
+def rebuild_outdated(capture: Capture, say: Callable[[str], None]) -> Capture:
+    """Return the capture with tables of this version: those of an older one are built again from its raw files.
+
+    Args:
+        capture: what a verb opened.
+        say: called with a line that says so, where they are built.
+
+    Raises:
+        CaptureError: it is a dataset of an older version, which has no raw files.
+        TracecorrError: as `correlate` raises it; the old tables stay.
+    """
+    if not capture.is_outdated():
+        return capture
+    if capture.nodes:
+        folders = " ".join(quote_path(str(node["capture"])) for node in capture.info["nodes"])
+        raise CaptureError(
+            f"{capture.path} is a dataset of an older tracecorr: it has no raw files to build its tables from",
+            f"make it again of its captures: tracecorr correlate {folders} -o NEW",
+        )
+    say(f"{capture.path} was made by an older tracecorr: its tables are built again from its raw files")
+    correlate(capture.path)
+    return Capture.open(capture.path)
+
+
 def make_dataset(paths: Sequence[Path], out: Path, *, force: bool = False) -> Capture:
     """Make one dataset of captures that have tables.
 
@@ -133,8 +285,9 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     drop_unwritten(capture)
     stages.begin("reading")
     parts = read_parts(capture, ready, stages, jobs)
-    # The instances of a capture record apart.
-    parts = parts if capture.info.get("plan") else count_once(set_prints_apart(parts))
+    if not capture.info.get("plan"):
+        parts = set_prints_apart(parts)
+        refuse_repeated(parts, capture.info["files"])
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
@@ -147,7 +300,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     samples = _samples(capture) if has_samples else None
     told = list_warnings(tables, maps, samples, attached=is_attached(capture.info))
     warnings = [*(capture.info.get("import_warnings") or []), *told]
-    write_info(path, {**capture.info, "warnings": warnings})
+    write_info(path, {**capture.info, "format": FORMAT_VERSION, "warnings": warnings})
     held = hold_tables(tables, {"events": list_drawn_columns(tables["events"])})
     _end(stages, "store")
     stages.begin("building the views of the page")
@@ -180,7 +333,6 @@ def _build_tables(
     missing = list_missing_bytes(capture.path, capture.info["files"])
     ledger = pl.concat([parts.small("ledger"), missing])
     dropped, spans = list_recorded_losses(capture.info, complete_losses(capture.info, ledger, losses))
-    damaged = list_damaged(ledger)
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(
         held.pop(),
@@ -190,10 +342,8 @@ def _build_tables(
         aligned,
         parts.small("hqd"),
         gpus,
-        _list_unproven(capture),
-        damaged,
-        list_trace_losses(pl.concat([losses, spans]), damaged),
-        losses.filter(pl.col("source") == "amd_log"),
+        ledger,
+        pl.concat([losses, spans]),
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
@@ -248,23 +398,17 @@ def _select_source(rows: pl.DataFrame, source: str, columns: Sequence[str]) -> p
 def _fit(
     rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    whole = _complete_packets(rows, parts, identities, capture)
+    whole = _complete_packets(rows, parts, identities)
     del rows  # large; what is left of it is taken apart, if nothing else holds its columns
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
     return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **seen_time_offsets(capture.info)))
 
 
-def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture) -> pl.DataFrame:
+def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities) -> pl.DataFrame:
     """Return the rows with their processes and threads, and packets and doorbell stores with ring and index."""
     named, unplaced = name_rings(attach_identities(rows, identities), parts.args)
-    counted = complete_indexes(named, _list_unproven(capture), unplaced)
+    counted = complete_indexes(named, unplaced)
     return check_indexes(fill_store_rings(counted))
-
-
-def _list_unproven(capture: Capture) -> list[int]:
-    """Return the logs that were put together of pieces of which it is not proven that no line lacks between them."""
-    files = capture.info["files"]
-    return [entry["file"] for entry in files if not all(piece["proven"] for piece in entry.get("pieces", []))]
 
 
 def _known_gpus(capture: Capture) -> pl.DataFrame:

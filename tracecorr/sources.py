@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import combinations, count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import polars as pl
 from polars import selectors as cs
 
 from tracecorr.model import schema
+from tracecorr.model.errors import InputError
 from tracecorr.model.parts import Block
 from tracecorr.model.reasons import NUL_BYTES
 from tracecorr.progress import Stages, Watch
@@ -26,9 +27,10 @@ from tracecorr.read.ftrace import (
     read_trace_dat,
 )
 from tracecorr.read.ftrace.markers import keep_ranges
-from tracecorr.read.kfd.polls import read_polls
+from tracecorr.read.ftrace.text import PRINTS
+from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
-from tracecorr.read.kfd.snapshots import read_snapshots
+from tracecorr.read.kfd.topology import read_polls
 from tracecorr.read.rocprof import RepeatedRecords, read_rocpd, read_rocprof
 from tracecorr.store.capture import Capture, make_parts_folder
 from tracecorr.store.log_ranges import finish_log, list_long_logs, start_log
@@ -51,6 +53,14 @@ _STEPS = {
 }
 # Another process costs about what it takes to read so many bytes of a log.
 _LEAST_RANGE = 128 << 20
+# What tells a record of a trace from others, and how many two traces may share by chance.
+_OF_RECORD = ("clock", "tid", "cpu", "name")
+_LEAST_SAME, _LEAST_SHARE = 3, 0.01
+_OF_PRINTS = ("layer", "name", "tid", "stamp_ns", "end_stamp_ns", "clock")
+# How drivers call what they print, and those of it that tell of a queue that is made.
+_PRINTED, _OF_CREATION = "^[A-Z][A-Z0-9_]+$", ("CREATE_QUEUE_SUCCESS", "KFD_MQD_CREATE")
+# Text rounds a stamp by less.
+_ROUNDED_NS = 1_000
 
 
 def read_parts(capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages, jobs: int) -> Parts:
@@ -181,5 +191,74 @@ def _read_dat(path: Path, file: int, clock: str) -> Iterator[Block]:
 
 
 def _read_database(path: Path, file: int, repeated: RepeatedRecords | None) -> Iterator[Block]:
-    with open_database(path) as connection, open_read_at(path) as (read_at, size):
-        yield from read_rocpd(connection, read_at, size, file, repeated)
+    with open_database(path) as connection:
+        yield from read_rocpd(connection, path.stat().st_size, file, repeated)
+
+
+def refuse_repeated(parts: Parts, files: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse two kernel traces that hold the same records: nothing tells which of them counts.
+
+    Args:
+        parts: what the readers gave; the instances of one capture record apart, and are not asked.
+        files: the entries `files` of capture.json.
+
+    Raises:
+        InputError: two traces show the same records (clock, thread, CPU, name, microsecond).
+    """
+    traces = [_list_moments(part) for part in parts.each if part.source == "ftrace"]
+    for (one, first), (other, second) in combinations([trace for trace in traces if trace[1].height], 2):
+        same = first.join(second, on=first.columns, how="semi", nulls_equal=True).height
+        if same >= max(_LEAST_SAME, _LEAST_SHARE * min(first.height, second.height)):
+            names = " and ".join(_name_trace(files, number) for number in (one, other))
+            raise InputError(
+                f"{names} hold the same records ({same:,} of {min(first.height, second.height):,}): two recordings of "
+                "one tracing buffer, or of the same events",
+                "import one of them; of two pieces that overlap, cut one where the other begins",
+            )
+
+
+def _list_moments(part: SourcePart) -> tuple[int, pl.DataFrame]:
+    """Return a file of a trace, and what tells its records from others; texts round to a microsecond."""
+    rows = part.read_events((*_OF_RECORD, "layer", "file", "stamp_ns")).drop_nulls("stamp_ns")
+    # Marks are written into every instance.
+    rows = rows.filter(pl.col("layer").cast(pl.String) != "marker")
+    names = pl.col("clock", "name").cast(pl.String)
+    found = rows.select(pl.col("tid", "cpu"), names, us=(pl.col("stamp_ns") + 500) // 1000)
+    return (rows["file"].first() or 0), found  # type: ignore[return-value]
+
+
+def _name_trace(files: Sequence[Mapping[str, Any]], number: int) -> str:
+    entry = next(entry for entry in files if entry["file"] == number)
+    path = Path(entry["path"])
+    return str(path.parent if entry["form"] in ("pages", "perf") else path)
+
+
+def set_prints_apart(parts: Parts) -> Parts:
+    """Return the parts with a driver's prints as a source of their own where they are on another clock than its ioctls.
+
+    trace_printk writes to the top tracing buffer, on the clock of that one (`local` by default), whatever clock an
+    instance records with. What it tells of a queue that is made lies in an ioctl of its thread, on one clock.
+    """
+    traces = [part for part in parts.each if part.source == "ftrace"]
+    if len(traces) < 2:
+        return parts
+    events = [part.read_events(_OF_PRINTS) for part in traces]
+    ioctls = pl.concat([rows.filter(pl.col("layer") == "ioctl") for rows in events])
+    apart = [id(part) for part, rows in zip(traces, events, strict=True) if _is_of_another_clock(rows, ioctls)]
+    changed = [replace(part, source=PRINTS) if id(part) in apart else part for part in parts.each]
+    return Parts(changed)
+
+
+def _is_of_another_clock(rows: pl.DataFrame, ioctls: pl.DataFrame) -> bool:
+    """Tell of a trace whose clock is not told whether it holds prints alone, most of them outside of their ioctls."""
+    name, clock = (rows[column].cast(pl.String) for column in ("name", "clock"))
+    if rows.is_empty() or not (name.str.contains(_PRINTED).all() and (clock == "unknown").all()):
+        return False
+    made = rows.filter(name.is_in(_OF_CREATION)).join(ioctls.select("tid").unique(), on="tid", how="semi")
+    begun = made.select("tid", at=pl.col("stamp_ns") + _ROUNDED_NS).drop_nulls().sort("at")
+    calls = ioctls.select("tid", "stamp_ns", "end_stamp_ns").drop_nulls("stamp_ns").sort("stamp_ns")
+    last = begun.join_asof(calls, left_on="at", right_on="stamp_ns", by="tid", check_sortedness=False, coalesce=False)
+    # The end of one that goes on behind the trace is not known.
+    open_still = pl.col("end_stamp_ns").is_null() | (pl.col("end_stamp_ns") >= pl.col("at") - 2 * _ROUNDED_NS)
+    inside = last.select(pl.col("stamp_ns").is_not_null() & open_still).to_series().sum()
+    return 2 * inside < begun.height

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from simulator import ClockModel, Scene
+from simulator.damage import LOG_DAMAGES, TRACE_DAMAGES
 
 _BASE = Scene(span_s=2.0, threads=2)
 _LOCAL = ClockModel("local", 25_750_000, 12.0)
@@ -91,9 +92,11 @@ def _vary_damage() -> Iterator[tuple[str, Scene]]:
         "local, rich": {"clock": _LOCAL, "doorbell": "rich"},
         **{name: _STRUCTURES[name] for name in _DAMAGED}, "HIP 6.4": {"era": "6.4"}, "HIP 6.2": {"era": "6.2"},
     }  # fmt: skip
-    for share in (0.01, 0.1, 0.3):
+    for log in LOG_DAMAGES:
         for name, options in damaged.items():
-            yield f"{share:.0%} lost, {name}", replace(_BASE, lost_log=share, lost_trace=share, **options)
+            yield f"log: {log}, {name}", replace(_BASE, log_damage=log, **options)
+    for trace in TRACE_DAMAGES:
+        yield f"trace: {trace}", replace(_BASE, trace_damage=trace)
 
 
 def _vary_lengths() -> Iterator[tuple[str, Scene]]:

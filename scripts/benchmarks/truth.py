@@ -73,8 +73,8 @@ def score_scene(name: str, scene: Scene, folder: Path) -> Score:
     correlate(out)
     score = compare(name, made, Capture.open(out))
     score.seconds = time.monotonic() - started
-    if scene.lost_log:
-        score.kind = f"{scene.lost_log:.0%}"
+    if scene.log_damage or scene.trace_damage:
+        score.kind = scene.log_damage or scene.trace_damage
     elif scene.level < 5 or scene.clock.name == "uptime" or "unaligned" in score.method or scene.same_layout:
         score.kind = "poor"
     return score
@@ -146,7 +146,7 @@ def _score_links(score: Score, events: pl.DataFrame, made: Simulation, capture: 
             truth = truth.join(rows, on=["to_file", "to_offset"], how="semi")
         ends = ["from_file", "from_offset", "to_file", "to_offset"]
         wrong = found.join(truth, on=ends, how="anti")
-        if truth_name == "syscalls" and made.scene.lost_log:
+        if truth_name == "syscalls" and made.scene.log_damage:
             # Where a line of the innermost call is lost, one around it is told, and not wrong.
             wrong = wrong.join(
                 made.truth["around"], left_on=ends,

@@ -14,14 +14,12 @@ import polars as pl
 
 from simulator.damage import LOG_DAMAGES, TRACE_DAMAGES, Damage
 from simulator.event_thread import EventThread
-from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TEXT_DAMAGES
 from simulator.machine import START_NS, Machine, Process, Thread
 from simulator.pages import write_pages
 from simulator.program import HipThread
 from simulator.record import Line, Recorder
 from simulator.scene import Scene
 
-_LOG_DAMAGES, _TRACE_DAMAGES = LOG_DAMAGES | FIELD_LOG_DAMAGES, TRACE_DAMAGES | FIELD_TEXT_DAMAGES
 _HEAD = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:2\n#\n"
 _HEAD += "# SYNTHETIC: made by scripts/simulator; no kernel recorded this\n"
 _PAIRS = (
@@ -58,17 +56,16 @@ def simulate(scene: Scene, folder: Path) -> Simulation:
     samples = _sample(machine)
     machine.run()
     record = machine.record
-    _lose(machine, record)
     names = list(dict.fromkeys(process.log_name for process in processes))
     logs = [folder / f"{name}.log" for name in names]
     written: list[Line] = []
     for name, path in zip(names, logs, strict=True):
-        lines = _shuffle(machine, [x for x in record.lines if x.source == name], scene.shuffled_log)
-        lines = _damage(scene, lines, _LOG_DAMAGES[scene.log_damage] if scene.log_damage else None)
+        lines = _order(record, name)
+        lines = _damage(scene, lines, LOG_DAMAGES[scene.log_damage] if scene.log_damage else None)
         _write(path, lines, "", lambda line: line.text)
         written += lines
-    trace = _shuffle(machine, [line for line in record.lines if line.source == "trace"], scene.shuffled_trace)
-    trace = _damage(scene, trace, _TRACE_DAMAGES[scene.trace_damage] if scene.trace_damage else None)
+    trace = _order(record, "trace")
+    trace = _damage(scene, trace, TRACE_DAMAGES[scene.trace_damage] if scene.trace_damage else None)
     written = [line for line in [*written, *trace] if not line.bare]
     kept = [path for path in logs if path.stat().st_size]
     numbers = {path.stem: place for place, path in enumerate(kept)}
@@ -160,15 +157,6 @@ def _mark(machine: Machine, at_ns: float, times: int, numbers: Iterator[int]) ->
     return samples
 
 
-def _lose(machine: Machine, record: Recorder) -> None:
-    """Mark the lines that are missing; samples are never lost."""
-    scene, random = machine.scene, machine.random
-    for line in record.lines:
-        share = scene.lost_trace if line.source == "trace" else scene.lost_log
-        if share and random.random() < share and "clock_sync" not in line.text:
-            line.file = "lost"
-
-
 def _damage(scene: Scene, lines: list[Line], damage: Damage | None) -> list[Line]:
     """Return the lines as the damage leaves them; it makes the same choices whatever the scene's own ones are."""
     if damage is None or not lines:
@@ -188,14 +176,9 @@ def _stamped(scene: Scene, line: Line) -> str:
     return f"{line.head}{us // 1_000_000:>6}.{us % 1_000_000:06d}: {line.text}"
 
 
-def _shuffle(machine: Machine, lines: list[Line], window: int) -> list[Line]:
-    """Return the lines in the order of their times, with those of each window at random places."""
-    ordered = sorted((x for x in lines if x.file != "lost"), key=lambda x: x.at_ns)
-    for start in range(0, len(ordered), window) if window else ():
-        part = ordered[start : start + window]
-        machine.random.shuffle(part)
-        ordered[start : start + window] = part
-    return ordered
+def _order(record: Recorder, source: str) -> list[Line]:
+    """Return the lines of a source in the order of their times."""
+    return sorted((line for line in record.lines if line.source == source), key=lambda line: line.at_ns)
 
 
 def _write(path: Path, lines: list[Line], head: str, form: Callable[[Line], str]) -> None:

@@ -39,8 +39,6 @@ class Scene:
         reuse_pid: whether a second process of the same pid follows the first.
         successive: whether the threads follow each other, all with the same stack address.
         reuse_tid: whether all threads but the first one have one tid, of which each stack tells the owner.
-        lost_log, lost_trace: share of lines that are missing.
-        shuffled_log, shuffled_trace: lines within this many change places at random.
         log_damage, trace_damage: by their names in `simulator.damage`; none without a name.
         damage_seed: of the random choices of the damage.
         migrate: whether threads change their CPU.
@@ -79,10 +77,6 @@ class Scene:
     reuse_pid: bool = False
     successive: bool = False
     reuse_tid: bool = False
-    lost_log: float = 0.0
-    lost_trace: float = 0.0
-    shuffled_log: int = 0
-    shuffled_trace: int = 0
     log_damage: str = ""
     trace_damage: str = ""
     damage_seed: int = 1

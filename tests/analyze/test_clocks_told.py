@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from analyze_tables import table, tables_of
 from synthetic_run import make_run
 
@@ -11,20 +9,18 @@ from tracecorr.analyze.clocks import (
     describe_durations,
     describe_fitted_rate,
     summarize_clocks,
-    summarize_time_errors,
 )
 from tracecorr.analyze.ioctls import summarize_drm_jobs
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.report.markdown import render_markdown, render_summary
-from tracecorr.analyze.run_facts import describe_run
 from tracecorr.model import schema
 
 
 def test_a_rate_that_pairs_fitted_is_said() -> None:
     piece = {"source": "ftrace:local", "method": "causal_pairs", "rate_ppb": -29_237}
     told = describe_fitted_rate(table("clock_map", piece, {**piece, "rate_ppb": 12}))
-    assert told.endswith("up to 29.2 ppm, that is 29.24 us in each second")
+    assert told.endswith("up to 29.2 ppm, that is 29.24 us per second")
     exact = {**piece, "source": "ftrace:mono", "method": "samples"}
     log = {**piece, "source": "amd_log:boot"}
     assert not describe_fitted_rate(table("clock_map", exact, log, {**piece, "rate_ppb": 0}))
@@ -50,54 +46,19 @@ def test_lines_that_go_on_from_each_other_are_one_row() -> None:
     assert summarize_clocks(table("clock_map", *_MAP, *_MAP)).select(columns).rows() == rows * 2
 
 
-def test_steps_that_durations_carry_are_said() -> None:
-    told = describe_fitted_rate(table("clock_map", *_MAP, *_MAP))
-    assert "up to 4.0 ppm" in told and told.endswith(" and the steps of the trace's clock, up to 500 ns")
-    still = [{**piece, "rate_ppb": 0} for piece in _MAP[1:]]
-    assert describe_fitted_rate(table("clock_map", *still)) == (
-        "durations are on the common clock: they carry the steps of the trace's clock, up to 512 ns"
-    )
-
-
 def test_steps_of_an_unmapped_counter_are_no_durations() -> None:
     piece = {"source": "ftrace:x86-tsc", "method": "unaligned", "rate_ppb": 0}
     unmapped = table("clock_map", piece)
-    assert describe_durations(unmapped) == "durations are unknown: ftrace:x86-tsc counts steps that are no nanoseconds"
+    assert describe_durations(unmapped) == "durations are unknown: ftrace:x86-tsc does not count nanoseconds"
     assert not describe_durations(table("clock_map", {**piece, "method": "samples"}))
     coarse = table("clock_map", {**piece, "source": "ftrace:uptime", "method": "samples"})
-    assert describe_durations(coarse) == "durations are known to 20.00 ms, by the clock of the trace"
+    assert describe_durations(coarse) == "durations have an error of 20.00 ms, the steps of the trace's clock"
     job = {"job": 0, "ring": "sdma0", "ring_kind": "sdma", "queued_ns": 10, "run_ns": 30, "done_ns": 70}
     rows = summarize_drm_jobs(table("drm_jobs", job), timed=False)
     assert rows.select("queued", "run", "done", "waited_max_ns", "ran_max_ns").row(0) == (1, 1, 1, None, None)
     tables = tables_of({**make_run(), "clock_map": [piece]})
     assert summarize_queue_creation(tables)["mqd_ns"].to_list() == [None, None]
     assert "an unknown time after CREATE_QUEUE began" in render_markdown(summarize_capture("x", tables))
-
-
-def test_the_error_of_times_is_told_by_source() -> None:
-    events = table(
-        "events",
-        {"source": "amd_log", "err_lo_ns": 0, "err_hi_ns": 1000, "flags": 0},
-        {"source": "ftrace", "err_lo_ns": 2**32 - 1, "err_hi_ns": 2**32 - 1, "flags": 32},
-        {"source": "ftrace", "flags": 16 | 64},
-    )
-    assert summarize_time_errors(events).rows() == [
-        ("amd_log", 1, 0, 0, 1000, 1000),
-        ("ftrace", 2, 1, 1, 2**33 - 2, 2**33 - 2),
-    ]
-
-
-def test_the_clock_is_told_of_a_trace_only() -> None:
-    def told(*sources: str, **more: Any) -> list[str]:
-        files = [{"source": source} for source in sources]
-        return [s for s in describe_run({"files": files, "ftrace_clock": "auto", **more}) if s.startswith("clock")]
-
-    assert told("amd_log") == []
-    assert told("amd_log", "ftrace") == [
-        "clock of the trace: not named, so worked out: see the report's section Clocks"
-    ]
-    assert told("ftrace", ftrace_clock="local") == ["clock of the trace: said to be local"]
-    assert told("ftrace", plan={"instances": []}, absent=[]) != []  # an empty plan tells no clock
 
 
 def test_unaligned_capture_says_so() -> None:
@@ -111,7 +72,7 @@ def test_unaligned_capture_says_so() -> None:
 def test_a_clock_alone_is_not_called_unaligned() -> None:
     tables = {"clock_map": table("clock_map", {"source": "ftrace:local", "method": "unaligned", "from_ns": 0})}
     report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
-    said = "clocks: only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"
+    said = "clocks: only one, nothing to align; times are those of this clock, not of CLOCK_MONOTONIC"
     assert said in render_markdown(report)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from tracecorr.analyze.compare import Comparison, Side, compare_captures
@@ -77,34 +76,3 @@ def test_the_difference_is_said_in_words(
     assert told[1].startswith("SIGNIFICANT GPU time of gemm, p50: 5") and "+3" in told[1]
     assert told[2:] == ["GPU times of 1 of 2 kernels that are compared do not differ significantly"]
     assert "## GPU times of kernels" in render_comparison(sides[2])
-
-
-def test_what_only_one_side_timed_is_no_difference(tmp_path: Path) -> None:
-    first = _profile(tmp_path, "a", {"gemm(float*)": _draw(1, 30, 50_000)})
-    bare = import_files(tmp_path / "bare.tracecorr", [], [], rocprof=[_without_kernels(tmp_path)])
-    correlate(bare.path)
-    found = _compare(first, bare)
-    assert found.frame("gpu_times").select("only", "b_timed").rows() == [("A (B: not recorded)", None)]
-    said = [line for line in found.findings if "GPU times" in line]
-    assert said[0].endswith("), none in B") and said[1:] == [
-        "no GPU times are compared: no kernel has 20 on both sides"
-    ]  # fmt: skip
-    assert not [line for line in _compare(bare, bare).findings if "GPU time" in line]
-
-
-def _without_kernels(folder: Path) -> Path:
-    """Write a SYNTHETIC table of HIP calls alone."""
-    path = folder / "hip.csv"
-    path.write_text(
-        '"Domain","Function","Process_Id","Start_Timestamp","End_Timestamp"\nHIP_RUNTIME_API,hipFree,9,5,7\n'
-    )
-    return path
-
-
-def test_the_barriers_of_a_log_are_not_compared_with_kernels(data_folder: Path, tmp_path: Path) -> None:
-    """RECORDED log without GPU times of kernels: the other side's are not compared with anything."""
-    capture = import_files(tmp_path / "x.tracecorr", [data_folder / "captures/streams-priority/amd.log"], [])
-    correlate(capture.path)
-    assert capture.table("launches").filter(pl.col("kind") == "dispatch").collect().height == 101
-    found = _compare(capture, _profile(tmp_path, "b", {"vadd": [5_000] * 40}))
-    assert found.frame("gpu_times").select("only", "a_timed", "b_timed").rows() == [("B (A: not recorded)", None, 40)]

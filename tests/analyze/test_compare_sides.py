@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 from analyze_tables import Rows, tables_of
 
-from tracecorr.analyze.compare.counts import compare_queues, join_sides, measure_rate, name_kernels, summarize_rate
+from tracecorr.analyze.compare.counts import compare_queues, measure_rate, name_kernels, summarize_rate
 
 _LOG, _TRACE = {"file": 0, "source": "amd_log"}, {"file": 1, "source": "ftrace"}
 _SDMA = {"queue": 2, "process": 1, "type": "sdma", "create_ioctl_event": 4, "known_from": "ftrace"}
@@ -35,11 +34,11 @@ _COUNTS = {
     "queues": 4, "queues made by HIP (Created lines)": 2, "queues with dispatches": 2, "CREATE_QUEUE ioctls": 2,
     "processes with queues": 2, "known GPUs with queues": 2, "streams": 4, "streams that submitted": 3,
     "queues shared by streams": 2, "most streams on one queue": 3, "most queues of one stream": 3,
-    "queues: compute_aql": 2, "queues: sdma": 1, "queues: type not known": 1,
+    "queues: compute_aql": 2, "queues: sdma": 1, "queues: unknown type": 1,
 }  # fmt: skip
 _TRACED = {
     "queues": 1, "CREATE_QUEUE ioctls": 1, "processes with queues": 1, "known GPUs with queues": 0, "queues: sdma": 1,
-    "queues: compute_aql": 0, "queues: type not known": 0,
+    "queues: compute_aql": 0, "queues: unknown type": 0,
 }  # fmt: skip
 # A log that holds no packet may have been written at a level that prints none.
 _UNKNOWN = dict.fromkeys((
@@ -60,7 +59,7 @@ _UNKNOWN = dict.fromkeys((
         # The queue that only the trace shows may be one of those that only the log shows.
         ({**_make_side(), "queues": [*_make_side()["queues"][:2], {**_SDMA, "type": "compute_aql", "process": 0}]},
          {**_COUNTS, "queues": None, "queues with dispatches": 1, "processes with queues": 1,
-          "queues: compute_aql": None, "queues: sdma": None, "queues: type not known": None}),
+          "queues: compute_aql": None, "queues: sdma": None, "queues: unknown type": None}),
     ],
 )  # fmt: skip
 def test_what_is_counted_of_queues_and_streams(other: Rows, counts: dict[str, int | None]) -> None:
@@ -69,18 +68,6 @@ def test_what_is_counted_of_queues_and_streams(other: Rows, counts: dict[str, in
     assert {row["what"]: row["b"] for row in rows} == {name: counts.get(name) for name in _COUNTS}
     for row in rows:
         assert row["difference"] == (None if row["b"] is None else row["b"] - row["a"])
-
-
-def test_what_only_one_side_has_is_told_and_the_most_frequent_comes_first() -> None:
-    shape = {"name": pl.String, "calls": pl.Int64, "total_ns": pl.Int64}
-    first = pl.DataFrame([("x", 5, 1), ("w", 5, 4), ("y", 2, 2), (None, 1, 3)], schema=shape, orient="row")
-    second = pl.DataFrame([("y", 4, 9), ("z", 3, 8), (None, 7, 4)], schema=shape, orient="row")
-    found = join_sides(first, second, "name", ["calls", "total_ns"])
-    assert found.columns == ["name", "only", "a_calls", "b_calls", "a_total_ns", "b_total_ns"]
-    assert found.rows() == [
-        (None, "both", 1, 7, 3, 4), ("y", "both", 2, 4, 2, 9), ("w", "A", 5, None, 4, None),
-        ("x", "A", 5, None, 1, None), ("z", "B", None, 3, None, 8),
-    ]  # fmt: skip
 
 
 def _dispatches(moments: list[int]) -> Rows:

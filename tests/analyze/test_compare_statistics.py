@@ -15,9 +15,7 @@ from tracecorr.analyze.compare.statistics import (
     Sample,
     compare_latency,
     count_independent,
-    count_needed,
     is_significant,
-    reaches_percentile,
     resample,
 )
 from tracecorr.analyze.frames import Tables
@@ -116,22 +114,6 @@ def test_a_percentile_beyond_all_launches_is_not_judged() -> None:
     assert late["low_ns"].is_null().to_list() == [False] * 4 and late["high_ns"].null_count() == 3
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_so_many_launches_as_are_told_bound_a_percentile(place: int) -> None:
-    needed = count_needed(place, 0.95)
-    assert needed == [6, 72, 368][place]
-    for count, is_enough in ((needed - 1, False), (needed, True)):
-        assert reaches_percentile(Sample(np.arange(count), float(count)), place, 0.95) == is_enough
-
-
-def test_a_shift_is_found_and_lies_in_its_interval() -> None:
-    rng = np.random.default_rng(6)
-    rows = {r["statistic"]: r for r in compare_latency(series(rng, 2000), series(rng, 2000, 5), 0.95, 4000).to_dicts()}
-    assert rows["p50"]["significant"]
-    assert rows["p50"]["low_ns"] <= 5000 <= rows["p50"]["high_ns"]
-    assert not rows["jitter"]["significant"]
-
-
 def test_another_mix_of_priorities_is_no_other_latency() -> None:
     """Packets of low priority take 5 us longer, on both sides; B has more of them."""
     rng = np.random.default_rng(9)
@@ -192,12 +174,6 @@ def test_what_the_clocks_may_be_apart_is_not_called_significant() -> None:
     assert not median([first, second])["significant"] and median([first, second])["clock_error_ns"] is None
 
 
-def test_less_than_a_step_of_the_log_is_not_significant() -> None:
-    first = series(np.random.default_rng(7), 5000)
-    second = first.with_columns(pl.col("packet_ns") + 500)
-    assert not compare_latency(first, second, 0.95, 1000)["significant"].any()
-
-
 def test_resampling_agrees_with_drawing_samples() -> None:
     rng = np.random.default_rng(8)
     values = rng.exponential(1000, 300).astype(np.int64)
@@ -215,9 +191,3 @@ def test_values_that_come_in_runs_count_less() -> None:
     assert count_independent(np.array([3, 3, 3, 3])) == 4
     # Neighbours agree 4 times and differ 3 times: r = 1 / 7.
     assert count_independent(np.array([1, 1, 9, 9, 1, 1, 9, 9])) == pytest.approx(6)
-
-
-def test_a_sample_that_is_worth_one_value_may_be_any_of_its_values() -> None:
-    found = resample(Sample(np.arange(10), 1.0), QUANTILES, 1000, np.random.default_rng(2))
-    assert set(found[:, 0]) == set(range(10))
-    assert (found == found[:, :1]).all()

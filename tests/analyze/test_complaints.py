@@ -52,23 +52,6 @@ def test_lines_of_the_levels_0_to_2_keep_their_level_and_whole_message(tmp_path:
     )
 
 
-def test_messages_that_differ_in_numbers_alone_are_one_the_worst_first(tmp_path: Path) -> None:
-    found = summarize_complaints(_import(tmp_path, _log()).table)
-    assert found.select("severity", "message", "times", "call").rows() == [
-        ("fatal error", _MESSAGES[5][1], 1, None),
-        ("error", _MESSAGES[1][1], 2, "hipMalloc"),
-        ("error", "Unknown Event Type", 1, None),
-        ("warning", _MESSAGES[3][1], 1, "hipMalloc"),
-    ]
-    assert (found["last_ns"] - found["first_ns"]).to_list() == [0, 1_000, 0, 0]
-
-
-def test_an_error_that_other_output_cut_apart_keeps_what_is_left_of_it(tmp_path: Path) -> None:
-    first, *rest = _log().splitlines(keepends=True)
-    capture = _import(tmp_path, first + "step 1 of 9" + "".join(rest))
-    assert summarize_complaints(capture.table)["times"].sum() == 5
-
-
 def test_a_report_begins_its_answers_with_what_went_wrong(tmp_path: Path) -> None:
     capture = _import(tmp_path, _log())
     report = summarize_capture("x", capture.table, capture.info)
@@ -110,15 +93,6 @@ def _ask(rows: Rows, info: dict[str, Any] | None = None) -> tuple[str, ...]:
     return next((answer.lines for answer in answers if answer.question == "What went wrong?"), ())
 
 
-def test_ioctls_that_failed_are_counted_by_result_and_a_wait_that_ended_early_is_none() -> None:
-    rows = make_run()
-    assert _ask(rows) == ()
-    more: dict[str, Any] = {"layer": "ioctl", "name": "AMDKFD_IOC_WAIT_EVENTS", "process": 0, "source": "ftrace"}
-    results = ["EINVAL", "ENOMEM", "EINVAL", "EINTR"]
-    rows["events"] += [{**more, "event": 60 + n, "ts_ns": 9_000 + n, "result": r} for n, r in enumerate(results)]
-    assert _ask(rows) == ("3 ioctls failed: EINVAL 2 times, ENOMEM once (section Ioctls)",)
-
-
 def test_an_exit_status_that_is_not_0_is_told_first() -> None:
     rows = make_run()
     assert _ask(rows, {"exit_status": 0}) == _ask(rows, {"exit_status": None}) == ()
@@ -128,10 +102,3 @@ def test_an_exit_status_that_is_not_0_is_told_first() -> None:
     failed = {"layer": "hip", "name": "hipFree", "result": "hipErrorInvalidValue", "ts_ns": 9_000, "source": "amd_log"}
     rows["events"].append({**failed, "event": 60})
     assert _ask(rows, {"exit_status": 1})[0] == "the workload ended with status 1"
-
-
-def test_what_a_profiler_timed_again_fails_once() -> None:
-    rows = make_run()
-    failed = {"layer": "hip", "name": "hipFree", "result": "hipErrorInvalidValue", "ts_ns": 9_000}
-    rows["events"] += [{**failed, "event": 60, "source": "amd_log"}, {**failed, "event": 61, "source": "rocprof"}]
-    assert _ask(rows) == ("hipFree returned hipErrorInvalidValue once (first: event 60)",)

@@ -11,10 +11,9 @@ from synthetic_run import make_run
 
 from tracecorr.analyze import figures
 from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.report.html import draw_comparison_figures, draw_report_figures
-from tracecorr.app import charts
+from tracecorr.analyze.report.html import draw_report_figures
 from tracecorr.model.errors import InputError
-from tracecorr.pipeline import correlate, import_files, make_dataset
+from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 
@@ -43,21 +42,6 @@ def test_a_chart_without_data_says_why(empty: Tables) -> None:
         assert [note.text for note in chart.layout.annotations] == [why]
     assert [trace.name for trace in charts["no clock has bounds"].data] == ["ftrace:unknown: UNALIGNED, no bounds"]
     assert draw_report_figures(empty) == {}
-
-
-def test_a_chart_with_data_has_no_excuse(sample: Path) -> None:
-    drawn = draw_report_figures(Capture.open(sample).table)
-    assert len(drawn) == 6
-    assert not any(chart.layout.annotations for chart in drawn.values())
-
-
-def test_the_side_without_dispatches_is_named(sample: Path, empty: Tables) -> None:
-    """Else the only line may be taken for either of them."""
-    drawn = draw_comparison_figures(empty, Capture.open(sample).table)
-    assert [trace.name for trace in drawn["rates"].data] == ["A: fewer than two dispatches are known", "B"]
-    assert drawn["latency"].data[0].name == "A: no steady dispatch has two known moments"
-    assert all(chart.layout.showlegend for chart in drawn.values())
-    assert draw_comparison_figures(empty, empty) == {}
 
 
 def test_instants_can_be_seen_on_the_timeline(sample: Path) -> None:
@@ -106,42 +90,6 @@ def test_charts_show_the_numbers_of_the_tables_in_their_units() -> None:
     assert (list(calls.x), list(calls.customdata)) == (pytest.approx([900e-6, 1e-3, 1.8e-3]), [1, 1, 2])
 
 
-def test_a_ring_is_not_drawn_as_full_between_its_packets(sample: Path) -> None:
-    tables = Capture.open(sample).table
-    on_the_page = charts.depth_over_time(charts.Source(tables, 0))
-    assert on_the_page is not None
-    drawn = [*figures.draw_queue_depth(tables).data, *on_the_page.data]
-    assert len(drawn) > 2 and {points.mode for points in drawn} == {"markers"}
-
-
-def test_ticks_of_a_logarithmic_axis_are_whole_numbers(sample: Path) -> None:
-    """Plotly's own ones are a "2" between "10" and "100"."""
-    tables = Capture.open(sample).table
-    of_two = charts.overlay_latency([("one", tables)])
-    assert of_two is not None
-    for axis in (figures.draw_latency(tables).layout.xaxis, of_two.layout.xaxis):
-        texts = dict(zip(axis.tickvals, axis.ticktext, strict=True))
-        assert (axis.type, texts[0.5], texts[20], texts[5_000]) == ("log", "0.5", "20", "5,000")
-
-
-def test_the_axes_of_a_chart_name_their_units(sample: Path) -> None:
-    tables = Capture.open(sample).table
-    charts = (
-        figures.draw_timeline(tables, layers=("hip",), t1_ns=0), figures.draw_latency(tables),
-        figures.draw_rate(tables), figures.draw_queue_depth(tables), figures.draw_hip_calls(tables),
-        figures.draw_paths(tables), figures.draw_clocks(tables),
-    )  # fmt: skip
-    assert [(c.layout.title.text, c.layout.xaxis.title.text, c.layout.yaxis.title.text) for c in charts] == [
-        ("Timeline", "us after the first event", ""),
-        ("Latency of steady dispatches by stage", "us (log)", "share of launches"),
-        ("Dispatches per second", "s after the first dispatch", "dispatches per second"),
-        ("Packets in the ring (wptr - rptr + 1)", "s after the first packet", "packets"),
-        ("HIP calls by total time", "ms", ""),
-        ("Mean time by layer on the way of a dispatch", "us", ""),
-        ("Error of the clock maps", "s after the source's first event", "ns"),
-    ]
-
-
 def test_the_bounds_of_a_clock_are_drawn_around_its_middle_over_seconds() -> None:
     piece = {"source": "ftrace:local", "method": "samples"}
     clocks = [
@@ -171,20 +119,3 @@ def test_a_distribution_goes_from_the_shortest_to_the_longest_time() -> None:
     assert (to_packet.x[0], to_packet.x[-1], to_packet.y[0], to_packet.y[-1]) == (0.4, 1.0, 0.0, 1.0)
     assert set(to_packet.x) == {0.4, 1.0} and len(to_packet.x) == len(to_packet.y)
     assert chart.layout.xaxis.type == "log"
-
-
-def test_what_passes_at_the_same_time_is_not_added_up(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the doorbell on the call returns while the packet waits for the GPU; here SYNTHETIC, of a profiler."""
-    layers = ["hip", "command", "doorbell", "return", "wait_for_gpu", "gpu", "noticed"]
-    means = pl.DataFrame({"phase": "steady", "layer": layers, "mean_ns": range(7)})
-    monkeypatch.setattr(figures, "summarize_paths", lambda *_: means)
-    rows = {trace.name: trace.y[0] for trace in figures.draw_paths(Capture.open(sample).table).data}
-    assert [layer for layer in layers if rows[layer] == "steady, call to return"] == layers[:4]
-    assert [layer for layer in layers if rows[layer] == "steady, doorbell to completion"] == layers[4:]
-
-
-def test_clocks_of_two_nodes_are_not_joined_by_a_line(sample: Path, tmp_path: Path) -> None:
-    fleet = Capture.open(make_dataset([sample, sample], tmp_path / "fleet.tracecorr").path)
-    line = next(t for t in figures.draw_clocks(fleet.table).data if t.name.startswith("amd_log:mono"))
-    assert len(line.x) == 6
-    assert [at is None or at != at for at in line.x] == [False, False, True] * 2

@@ -80,23 +80,6 @@ def test_without_all_packets_busy_is_a_lower_bound_and_idle_is_not_told() -> Non
         assert not [line for line in told if "idle 1 time" in line]
 
 
-def test_an_end_before_its_start_is_no_time() -> None:
-    run = _run()
-    run["launches"][1]["gpu_end_ns"] = 6_499
-    row = _kernels(run)
-    assert (row["timed"], row["figures"], row["busy_ns"]) == (1, "at least", 200)
-
-
-def test_what_runs_at_once_counts_once() -> None:
-    run = _run()
-    run["launches"][1] |= {"queue": 1, "gpu_start_ns": 5_550, "gpu_end_ns": 5_650}
-    run["launches"].append({"event": 31, "kind": "dispatch", "gpu": 0, "queue": 0, "gpu_start_ns": 5_600,
-                            "gpu_end_ns": 5_800})  # fmt: skip
-    row, queues = _kernels(run), _measure(run).queues
-    assert (row["busy_ns"], row["overlap_ns"], row["idle_ns"], row["share"]) == (300, 100, 0, 100.0)
-    assert queues.select("queue", "packets", "busy_ns").rows() == [(0, 2, 300), (1, 1, 100)]
-
-
 def test_a_barrier_is_no_work(data_folder: Path, tmp_path: Path) -> None:
     """RECORDED: the log tells the GPU times of all of its barriers with a value, and of no kernel."""
     capture = import_files(tmp_path / "x.tracecorr", [data_folder / "captures/t1-local-clock/amd.log"], [])
@@ -205,21 +188,6 @@ def _check(capture: Capture, truth: pl.DataFrame, figures: str) -> GpuTimes:
     return times
 
 
-def test_a_profiled_log_is_measured_as_the_model_ran(
-    truth: pl.DataFrame, profile: Path, data_folder: Path, tmp_path: Path
-) -> None:
-    folder = data_folder / "captures" / "streams-priority"
-    capture = import_files(
-        tmp_path / "x.tracecorr", [folder / "amd.log"], [folder / "ftrace.txt"],
-        clock_samples=folder / "clock.json", rocprof=[profile],
-    )  # fmt: skip
-    times = _check(capture, truth, "exact")
-    assert times.gpus.filter(work="kernels")["packets"].item() == 101
-    assert set(times.gaps["call"]) == {"hipLaunchKernel"}
-    held = times.gaps.filter(pl.col("unsubmitted_ns") + pl.col("in_ring_ns") > pl.col("idle_ns") + pl.col("error_ns"))
-    assert held.is_empty()
-
-
 def test_a_profile_alone_is_measured_and_says_that_it_may_not_be_all(
     truth: pl.DataFrame, profile: Path, tmp_path: Path
 ) -> None:
@@ -227,16 +195,3 @@ def test_a_profile_alone_is_measured_and_says_that_it_may_not_be_all(
     row = times.gpus.row(0, named=True)
     assert (row["packets"], row["unsubmitted_ns"], row["in_ring_ns"], row["error_ns"]) == (None, None, None, None)
     assert times.queues.select("queue", "timed").rows() == [(1, 35), (2, 34), (3, 32)]
-
-
-def test_a_profile_whose_clock_is_not_known_is_measured_by_itself(
-    truth: pl.DataFrame, profile: Path, data_folder: Path, tmp_path: Path
-) -> None:
-    folder = data_folder / "captures" / "streams-priority"
-    capture = import_files(tmp_path / "x.tracecorr", [folder / "amd.log"], [folder / "ftrace.txt"], rocprof=[profile])
-    assert [w for w in correlate(capture.path) if "rocprof:boot is UNALIGNED" in w]
-    row = measure_gpu_times(capture.table).gpus.row(0, named=True)
-    expected = _expect(truth)
-    told = ("busy_ns", "gaps", "idle_ns", "idle_max_ns")
-    assert {name: row[name] for name in told} == {name: expected[name] for name in told}
-    assert (row["figures"], row["packets"], row["unsubmitted_ns"], row["error_ns"]) == ("of the profile", *[None] * 3)

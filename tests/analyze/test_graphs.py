@@ -73,8 +73,9 @@ def test_graphs_on_one_side_are_not_compared_with_launches_on_the_other() -> Non
     assert found.frame("latency")["kind"].unique().to_list() == ["dispatch"]
     assert not found.frame("latency")["significant"].any()
     assert found.frame("kernels").select("a_dispatches", "a_p50_ns", "b_p50_ns").rows() == [(150, 1_250, 1_250)]
-    assert "dispatches by graph launches, whose latencies are compared apart: 120 in A (30 calls), 0 in B" in "\n".join(
-        found.findings
+    assert (
+        "dispatches by graph launches, whose latencies are compared separately: 120 in A (30 calls), 0 in B"
+        in "\n".join(found.findings)
     )
     assert found.frame("graphs").select("side", "calls").rows() == [("A", 30)]
 
@@ -88,4 +89,4 @@ def test_packets_of_graph_launches_that_no_log_shows_are_unknown_and_not_0() -> 
     assert {row[name] for name in ("dispatches", "other_packets", "dispatches_p50", "per_dispatch_ns")} == {None}
     traced: Rows = {"files": [{"file": 0, "source": "ftrace"}]}
     found = compare_captures(Side("a", tables), Side("b", tables_of(traced)), rounds=50)
-    assert "compared apart: unknown in A (2 calls), unknown in B" in "\n".join(found.findings)
+    assert "compared separately: unknown in A (2 calls), unknown in B" in "\n".join(found.findings)

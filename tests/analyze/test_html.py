@@ -41,14 +41,6 @@ def test_report_page_is_whole_and_escaped() -> None:
     assert "<code>backlog_share</code>" in body
 
 
-def test_page_of_an_empty_capture_has_no_plot() -> None:
-    tables = tables_of({})
-    page = render_report_html(summarize_capture("x", tables), draw_report_figures(tables))
-    assert len(page) < 100_000
-    assert "no AMD log" in page
-    assert "<code>tracecorr hqd</code>" in page and "`" not in page
-
-
 def test_commands_in_answers_are_code() -> None:
     run = make_run()
     run["launches"] = [row for row in run["launches"] if row["kind"] != "dispatch"]
@@ -67,19 +59,6 @@ def test_the_page_of_a_comparison_holds_findings_and_plots() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_of_a_query_runs(name: str) -> None:
     assert isinstance(run_sql(tables_of(make_run()), find_example(name)), pl.DataFrame)
-
-
-def test_a_call_that_launches_many_kernels_is_one_of_the_slowest() -> None:
-    run = make_run()
-    known = {"kind": "dispatch", "kernel": 0, "call_ns": 5_000, "return_ns": 9_000_000}
-    run["events"] += [
-        {"event": 60, "layer": "hip", "name": "hipGraphLaunch", "ts_ns": 5_000},
-        *({"event": 61 + n, "layer": "syscall", "name": "futex", "chain": 60, "dur_ns": 7} for n in range(2)),
-    ]
-    run["launches"] += [{**known, "event": 70 + n, "call_event": 60, "packet_ns": 6_000 + n} for n in range(30)]
-    first, *others = run_sql(tables_of(run), find_example("slowest-launches")).rows()
-    assert first == (60, "hipGraphLaunch", "gemm", 30, 8_995_000, 1_000, 2, 14)
-    assert others and others[0][1] == "hipLaunchKernel"
 
 
 def test_examples_leave_no_kernel_out_and_call_no_number_a_failure() -> None:
@@ -101,12 +80,6 @@ def test_examples_leave_no_kernel_out_and_call_no_number_a_failure() -> None:
 def test_unknown_example_is_refused() -> None:
     with pytest.raises(InputError, match="no example"):
         find_example("x")
-
-
-def test_an_address_in_quotes_is_told_to_be_a_number() -> None:
-    with pytest.raises(InputError) as error:
-        run_sql(tables_of(make_run()), "SELECT queue FROM queues WHERE hwq = '0x3c00000'")
-    assert error.value.next_step.startswith("write 0x3c00000 without quotes")
 
 
 def test_the_column_that_sql_takes_for_its_own_word_is_told() -> None:

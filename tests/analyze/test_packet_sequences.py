@@ -37,7 +37,7 @@ def _judge(*packets: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def test_a_doorbell_store_shows_the_index_that_no_line_prints() -> None:
-    said = "3 packets on 1 queue, no index missing; of 1 the doorbell store shows it"
+    said = "3 packets on 1 queue, no index missing; 1 of the indexes come from the doorbell store"
     assert _judge(_printed(0), _printed(1), _stored(2))[:2] == ("PASS", said)
 
 

@@ -10,8 +10,8 @@ from synthetic_run import make_run
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.evidence import Evidence, name_partial
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report.answers import Answer
 from tracecorr.analyze.report.markdown import render_comparison
-from tracecorr.analyze.report.parts import Answer
 
 _KILLED = {
     "state": "killed", "problems": ["the capture was killed: what it had not stored is missing, and its exit status"],
@@ -42,13 +42,6 @@ def test_a_comparison_says_whose_trace_is_of_a_part_of_the_run() -> None:
     assert f"recorded by the trace (A: for {_PART})" in render_comparison(compared)
 
 
-def test_a_comparison_of_whole_traces_says_nothing_of_it() -> None:
-    compared = compare_captures(Side("x", _WHOLE_RUN), Side("y", _WHOLE_RUN), rounds=20)
-    assert "of the HIP log" not in render_comparison(compared)
-    conditions = dict(compared.frame("conditions").select("condition", "b").iter_rows())
-    assert conditions["kernel trace"] == "yes"
-
-
 def test_nodes_whose_traces_are_of_a_part_are_counted() -> None:
     nodes = {"n1": _WHOLE_RUN, "n2": _shortened()}
     assert name_partial(Evidence(_shortened(), nodes=nodes)) == "the traces of 1 of 2 nodes cover a part of their logs"
@@ -62,12 +55,6 @@ def test_what_went_wrong_begins_with_the_capture_that_was_killed() -> None:
     assert answer.lines[1].startswith(f"the records of the kernel trace span {_PART}")
     assert answer.lines[2] == "the workload ended with status 3"
     assert _wrong({}) is None  # a trace of a part alone is nothing wrong
-
-
-def test_of_many_problems_the_first_are_told() -> None:
-    answer = _wrong({"problems": [f"problem {n}" for n in range(10)]})
-    assert answer is not None
-    assert answer.lines[7:9] == ("problem 7", "... and 2 more problems of the capture: tracecorr info")
 
 
 def test_no_source_tells_what_a_killed_capture_had_not_stored() -> None:

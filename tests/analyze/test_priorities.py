@@ -15,22 +15,6 @@ def test_priorities_at_every_layer() -> None:
     assert (row["update_event"], row["update_refused"], row["pipe_priority_hqd"]) == (6, False, 2)
 
 
-@pytest.mark.parametrize("err_lo_ns", [1_000, None])
-def test_an_update_belongs_to_its_queue_though_the_clock_is_known_badly(err_lo_ns: int | None) -> None:
-    """The UPDATE_QUEUE seems to come after the Created line: within its error, or of unknown error."""
-    run = make_run()
-    next(e for e in run["events"] if e["event"] == 6).update(ts_ns=2_800, err_lo_ns=err_lo_ns)
-    (row,) = summarize_priorities(tables_of(run)).to_dicts()
-    assert (row["update_event"], row["priority_driver"]) == (6, 11)
-
-
-def test_an_update_after_the_next_creation_is_of_another_queue() -> None:
-    run = make_run()
-    next(e for e in run["events"] if e["event"] == 6).update(ts_ns=3_900, err_lo_ns=5_000)
-    (row,) = summarize_priorities(tables_of(run)).to_dicts()
-    assert (row["update_event"], row["priority_driver"]) == (None, 7)
-
-
 def test_the_first_update_of_the_thread_that_made_a_queue_is_its_own() -> None:
     """Another thread makes a queue before the update, and a second update sets another priority behind it."""
     run = make_run()
@@ -76,10 +60,3 @@ def test_a_dump_that_was_read_before_the_priority_was_set_tells_none() -> None:
     for start_ns, known in ((1_899, None), (1_900, 7), (None, 7)):
         run["hqd"] = [slot | {"read_start_ns": start_ns, "read_end_ns": 9_000}]
         assert summarize_priorities(tables_of(run))["priority_hqd"].to_list() == [known]
-
-
-def test_priorities_of_tables_of_an_earlier_version() -> None:
-    """They had no priority of HIP in `queues`; the streams tell it."""
-    run = make_run()
-    run["queues"][0]["priority_hip"] = None
-    assert summarize_priorities(tables_of(run))["priority_hip"].to_list() == [-1]

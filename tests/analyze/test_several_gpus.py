@@ -8,10 +8,9 @@ from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.owners import summarize_gpus, summarize_processes
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.report.parts import Answer
+from tracecorr.analyze.report.answers import Answer
 from tracecorr.analyze.report.questions import answer_questions
 from tracecorr.analyze.verdicts import judge_capture
 
@@ -39,17 +38,6 @@ def test_who_made_a_queue_is_named_where_it_may_be_another() -> None:
         "0x5500; "
     )
     assert lines[1].startswith("queue 2 (process 300, thread 301, GPU f05b): its HIP call is not known; ")
-
-
-def test_processes_of_two_nodes_are_told_though_their_pids_are_equal() -> None:
-    run = make_run()
-    run["processes"].append({"process": 5, "pid": 100, "log_pid": 1})
-    queue = {"queue": 2, "process": 5, "hwq": 0x99, "created_ns": 9_000, "created_line_event": 60}
-    run["queues"].append(queue)
-    run["events"].append({"event": 60, "ts_ns": 9_000, "layer": "aql", "name": "queue_created", "process": 5})
-    assert [line.partition(":")[0] for line in _answer(run)[0].lines[:2]] == [
-        "queue 0 (process 100)", "queue 2 (process 100)",
-    ]  # fmt: skip
 
 
 def test_nodes_are_named_where_there_are_several() -> None:
@@ -102,34 +90,5 @@ def test_of_pages_of_several_gpus_none_is_that_of_a_queue_whose_gpu_is_unknown()
     made = summarize_queue_creation(tables_of(run))
     assert made.select("doorbell_map_event", "gpu_unknown").rows() == [(None, True), (8, False)]
     (verdict,) = judge_capture(tables_of(run), names=["queue_creation_complete"])
-    assert (str(verdict.outcome), "which GPU" in verdict.finding.reason) == ("UNKNOWN", True)
+    assert (str(verdict.outcome), "the GPU of the other queues" in verdict.finding.reason) == ("UNKNOWN", True)
     assert "doorbell pages were mapped 2 times, for 2 pairs of process and GPU" in _answer(run)[2].lines[-1]
-
-
-def test_queues_of_each_priority_are_compared_where_there_are_many() -> None:
-    run = make_run()
-    run["queues"] = [
-        {"queue": n, "process": 0, "gpu": n % 2, "hwq": 0x1000 * (n + 1), "priority_log": 2 if n < 12 else 0}
-        for n in range(24)
-    ]
-    run["gpus"] = [{"gpu": 0, "gpu_id": 0xF7BC}, {"gpu": 1, "gpu_id": 0xF05B}]
-    timed = {"kind": "dispatch", "doorbell_evidence": "recorded", "doorbell_ns": 100, "gpu_start_ns": 150}
-    run["launches"] = [{**timed, "queue": n} for n in range(24)]
-    told = [line for line in _answer(run)[4].lines if "doorbell to GPU start" in line]
-    assert [line.partition(":")[0] for line in told] == [
-        f"queue {n} (log priority {priority}, GPU {gpu})"
-        for n, priority, gpu in (
-            (0, 2, "f7bc"), (2, 2, "f7bc"), (12, 0, "f7bc"), (14, 0, "f7bc"), (1, 2, "f05b"), (3, 2, "f05b"),
-            (13, 0, "f05b"), (15, 0, "f05b"),
-        )
-    ]  # fmt: skip
-    assert "... and 16 more queues: section Waiting for the GPU by priority" in _answer(run)[4].lines
-
-
-def test_what_process_and_gpu_stand_for() -> None:
-    run = make_run()
-    (process,) = summarize_processes(tables_of(run)).to_dicts()
-    names = ("process", "pid", "log_pid", "gpus", "queues", "dispatches", "ioctls")
-    assert [process[k] for k in names] == [0, 100, 1, "0", 2, 2, 3]
-    (gpu,) = summarize_gpus(tables_of(run)).to_dicts()
-    assert [gpu[k] for k in ("gpu", "gpu_id", "scheduler", "processes", "queues")] == [0, "f7bc", "HWS", 1, 2]

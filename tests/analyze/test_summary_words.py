@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tracecorr.analyze.report.answers import Report
 from tracecorr.analyze.report.markdown import describe_summary, render_markdown
-from tracecorr.analyze.report.parts import Report
 
 _SUMMARY: dict[str, Any] = {
     "sources": ["amd_log", "ftrace"], "hip_calls": 7, "hip_internal": 0, "ioctls": 3, "drm_jobs": 0, "queues": 2,
@@ -46,7 +46,7 @@ def test_a_summary_of_both_sources() -> None:
         (_LOG | {"ioctls": 0}, "7 HIP calls, ioctls not recorded, 2 queues, 1 stream"),
         ({"ioctls": 0, "queues": 0}, "7 HIP calls, no ioctl in the trace, no queue known, 1 stream"),
         ({"ioctls": 0, "trace_losses": 1},
-         "7 HIP calls, no ioctl in what could be read of the trace, 2 queues, 1 stream"),
+         "7 HIP calls, no ioctl in the readable part of the trace, 2 queues, 1 stream"),
         ({"ioctls": 1, "drm_jobs": 5}, "7 HIP calls, 1 ioctl, 5 DRM jobs, 2 queues, 1 stream"),
         ({"queues": 5, "queues_doubled": 2}, "7 HIP calls, 3 ioctls, 3 to 5 queues, 1 stream"),
         ({"kernels": 0}, "4 dispatches of unknown kernels; 6 packets and copies"),
@@ -58,18 +58,18 @@ def test_a_summary_of_both_sources() -> None:
          "0 packets and copies"),
         (_NO_PACKET | {"kernels_named": 0},
          "no dispatch: none was submitted, or AMD_LOG_LEVEL was too low to print them; 0 packets and copies"),
-        (_NO_PACKET, "doorbells: 3 stores recorded; whose is unknown: no packet is in the log"),
+        (_NO_PACKET, "doorbells: 3 stores recorded, of unknown packets: no packet is in the log"),
         (_NO_PACKET | {"doorbell_stores": 0}, "doorbells: none known: no packet is in the log"),
-        (_TRACE | _NO_PACKET, "doorbells: 3 stores recorded; whose is unknown: there is no HIP log"),
+        (_TRACE | _NO_PACKET, "doorbells: 3 stores recorded, of unknown packets: there is no HIP log"),
         ({"doorbell_stores": 2}, "doorbells: 3 recorded (by 2 stores), 2 inferred"),
         ({"rocprof": {"OTHER": 2, "KERNEL_DISPATCH": 1, "HIP_API": 3}},
          "rocprof: 1 kernel dispatch, 3 HIP calls, 2 other rows"),
-        ({"rocprof": {}}, "rocprof: no row with times (sums are not events); What became of the bytes says more"),
+        ({"rocprof": {}}, "rocprof: no row with times (sums are not events); see What became of the bytes"),
         ({"clocks": 1}, "clocks: only one, nothing to align; the start of every event is known to 1.00 us"),
         ({"clocks": 1, "unaligned": ["ftrace:uptime"]},
-         "clocks: only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"),
+         "clocks: only one, nothing to align; times are those of this clock, not of CLOCK_MONOTONIC"),
         ({"unaligned": ["ftrace:local", "amd_log:raw"]},
-         "clocks: UNALIGNED: ftrace:local, amd_log:raw; nothing of it was linked by time"),
+         "clocks: UNALIGNED: ftrace:local, amd_log:raw; none of its events is linked by time"),
         ({"time_error_ns": None}, "clocks: no event has a time"),
         ({"time_error_ns": None, "time_error_unknown": 1}, "clocks: the error of 1 event is unknown"),
         ({"time_error_unknown": 9},
@@ -82,9 +82,9 @@ def test_a_summary_of_both_sources() -> None:
          "clocks: aligned; the start of most events is known to 1.00 us, of the worst to 90.00 ms"),
         ({"records_lost": 4, "losses_at_least": 2}, "records lost: at least 4"),
         ({"losses_untold": 1, "losses_at_least": 0}, "records lost: an unknown number, in 1 span"),
-        ({"killed": True}, "records lost: what the killed capture had not stored, which nobody counted"),
+        ({"killed": True}, "records lost: an unknown number that the killed capture had not stored"),
         ({"killed": True, "records_lost": 4},
-         "records lost: 4, and what the killed capture had not stored, which nobody counted"),
+         "records lost: 4, and an unknown number that the killed capture had not stored"),
         ({"trace_covers": ["the kernel trace covers a part"]}, "the kernel trace covers a part"),
         ({"trace_covers": ["the kernel trace covers a part"]},
          "7 HIP calls, 3 ioctls in the time of the kernel trace, 2 queues, 1 stream"),

@@ -22,7 +22,7 @@ def _run(**line: Any) -> Rows:
 def test_lines_of_rocr_from_long_before_the_trace_fail_nothing() -> None:
     outcome, reason, _ = judge(_run(ts_ns=-600_000_000_000, err_hi_ns=60_000_000), "clock_aligned")
     assert (outcome, reason.partition(";")[0]) == ("PASS", "3 clocks, the widest error is 900 ns")
-    assert "amd_log:mono_raw only to 400.00 ms where none of its lines is of the time of the trace" in reason
+    assert "amd_log:mono_raw only to 400.00 ms at times outside of the trace" in reason
 
 
 def test_a_line_of_rocr_that_is_wide_beside_the_trace_fails() -> None:

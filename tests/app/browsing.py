@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tracecorr.app
 from tracecorr.app import serve
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -28,6 +29,13 @@ needs_browser = [
     pytest.mark.browser,
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed (apt install chromium)"),
 ]
+
+_ASSETS = Path(tracecorr.app.__file__).parent / "assets"
+# The page has no global but `__tl`: for the tests, `TL` looks a name up in the exports of its modules.
+_LOOK_UP = """async (names) => {
+  const modules = await Promise.all(names.map((name) => import("/assets/" + name)));
+  window.TL = new Proxy({}, { get: (_, name) => modules.find((module) => name in module)[name] });
+}"""
 
 
 def start_server(captures: Mapping[str, Any]) -> str:
@@ -49,6 +57,7 @@ def wait_idle(page: Any) -> None:
     while time.monotonic() < until:
         page.wait_for_timeout(60)
         if _is_idle(page):
+            page.evaluate(_LOOK_UP, sorted(file.name for file in _ASSETS.glob("*.js")))
             return
     raise AssertionError("the page did not become idle")
 

@@ -199,4 +199,4 @@ def test_of_two_that_touch_the_one_under_the_pointer_is_hit(
     )
     wait_idle(page)
     spot = page.evaluate("event => __tl.spot(event)", event)
-    assert page.evaluate("([x, y]) => TL.hit(x - 0.8, y).event", [spot["x"], spot["y"]]) == event
+    assert page.evaluate("([x, y]) => TL.recordAt(x - 0.8, y).event", [spot["x"], spot["y"]]) == event

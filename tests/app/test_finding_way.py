@@ -10,7 +10,7 @@ from browsing import click_event, needs_browser, open_at, press, start_server, s
 from synthetic import SyntheticCapture
 
 from tracecorr.app import index
-from tracecorr.app.source import CaptureLike
+from tracecorr.app.captures import CaptureLike
 from tracecorr.store import Capture
 
 pytestmark = needs_browser
@@ -41,7 +41,7 @@ def test_a_capture_is_opened_once_wherever_a_search_goes_on(
 
 
 def _page_of(page: Any) -> str:
-    return str(page.evaluate("() => TL.page"))
+    return str(page.evaluate("() => TL.shownPage"))
 
 
 @pytest.mark.parametrize("button", ["Filters", "Fit", "Chain", "Whole", "Note"])
@@ -389,7 +389,7 @@ _MERGED = """layer => {
   view.reveal(item.lane.id);
   const y = view.rowTop(item.lane.id, 0) + 5;
   for (let x = TL.GUTTER; x < view.width; x += 1) {
-    const hit = TL.hit(x, y);
+    const hit = TL.recordAt(x, y);
     if (hit && hit.count > 1) return { x: x, y: y };
   }
   return null;

@@ -13,11 +13,11 @@ from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.analyze.calls import list_setup_calls
 from tracecorr.app import chain, charts, detail, index
+from tracecorr.app.captures import Pair
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.library import Opened, Tints
 from tracecorr.app.pages import Reports, show_page
-from tracecorr.app.pair import Pair
 from tracecorr.store import Capture
 
 

@@ -14,11 +14,11 @@ import pytest
 from browsing import Held, needs_browser, open_at, press, start_server, state_of, wait_for, wait_for_address, wait_idle
 
 from tracecorr.app import index, notes
+from tracecorr.app.captures import CaptureLike
 from tracecorr.app.chain import find_chain
 from tracecorr.app.detail import raw_lines
+from tracecorr.app.events import find_record, name_record
 from tracecorr.app.library import Library, Wanted
-from tracecorr.app.records import find_record, name_record
-from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
@@ -211,7 +211,7 @@ class TestInTheBrowser:
         search.focus()
         _follow(page, capture, rest)
         wait_idle(page)
-        assert page.evaluate("() => TL.page") == "queues" and bar.is_visible()
+        assert page.evaluate("() => TL.shownPage") == "queues" and bar.is_visible()
         assert search.input_value() == "hip"
         assert page.evaluate("() => document.activeElement.type") == "search"
         assert page.locator(".tl-count").inner_text() not in ("", found)

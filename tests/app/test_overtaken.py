@@ -181,7 +181,7 @@ def test_an_address_is_whole_till_it_is_read(page: Any, url: str) -> None:
     for part in ("sel=500", "q=hip", "mark=", "page=queues"):
         assert part in page.url
     held.answer()
-    assert state_of(page)["selected"] == 500 and page.evaluate("() => TL.page") == "queues"
+    assert state_of(page)["selected"] == 500 and page.evaluate("() => TL.shownPage") == "queues"
     wait_for_address(page, "sel=500", "q=hip", "mark=", "page=queues")
 
 
@@ -201,4 +201,4 @@ def test_what_is_done_while_an_address_is_read_stays(page: Any, url: str) -> Non
     scrolled = state_of(page)["scroll"]
     held.answer()
     state = state_of(page)
-    assert (state["selected"], state["scroll"], page.evaluate("() => TL.page")) == (700, scrolled, "")
+    assert (state["selected"], state["scroll"], page.evaluate("() => TL.shownPage")) == (700, scrolled, "")

@@ -101,18 +101,12 @@ def test_names_of_the_chain_stand_alone(page: Any) -> None:
 
 
 # Notes which text the lanes paint in one frame, and where the names beside stages stand.
-_OVERLAPS = """async () => {
-  const ctx = document.querySelector('#tl-canvas-host canvas').getContext('2d'), draw = TL.drawLanes;
-  const written = [];
-  let places = [];
-  TL.drawLanes = function (to, spans) {
-    to.fillText = function (text, x, y) { written.push([text, x, y, to.measureText(text).width]); };
-    try { draw(to, spans); } finally { delete to.fillText; }
-    places = TL.chainLabels(to);
-  };
+_OVERLAPS = """() => {
+  const ctx = document.querySelector('#tl-canvas-host canvas').getContext('2d'), written = [];
+  ctx.fillText = (text, x, y) => { written.push([text, x, y, ctx.measureText(text).width]); };
+  try { TL.drawLanes(ctx, TL.loadedSpans()); } finally { delete ctx.fillText; }
+  const places = TL.chainLabels(ctx);
   TL.redraw();
-  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  TL.drawLanes = draw;
   const over = written.filter(([, x, y, w]) => x >= TL.GUTTER
     && places.some((r) => x < r[0] + r[2] && x + w > r[0] && y > r[1] && y < r[1] + r[3]));
   return { written: written.length, stages: places.length, over: over.map((t) => t[0]) };

@@ -130,7 +130,7 @@ class TestInTheBrowser:
         link.click()
         wait_idle(page)
         state = state_of(page)
-        assert link.text_content() == f"event {state['selected']}" and page.evaluate("() => TL.page") == ""
+        assert link.text_content() == f"event {state['selected']}" and page.evaluate("() => TL.shownPage") == ""
 
     def test_verdicts_are_counted_above_their_table(self, page: Any, url: str) -> None:
         open_at(page, url.split("?")[0] + "?capture=t1-streams#page=verdicts")

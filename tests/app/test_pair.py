@@ -10,7 +10,7 @@ from browsing import needs_browser, open_at, press, state_of, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.app import chain, detail, index
-from tracecorr.app.pair import ANCHORS, Pair
+from tracecorr.app.captures import ANCHORS, Pair
 from tracecorr.store import Capture
 
 

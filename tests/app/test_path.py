@@ -10,7 +10,7 @@ from browsing import needs_browser, open_at, state_of, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.app import chain, index
-from tracecorr.app.path import describe_path
+from tracecorr.app.chain import describe_path
 from tracecorr.store import Capture
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from browsing import needs_browser, state_of, wait_idle
 
-from tracecorr.app.registers import list_registers
+from tracecorr.app.detail import list_registers
 from tracecorr.model import schema
 from tracecorr.timeline.drawn import hardware_queues
 

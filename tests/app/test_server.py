@@ -19,8 +19,8 @@ from synthetic import SyntheticCapture
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.app import ids, make_app, wire
+from tracecorr.app.captures import CaptureLike
 from tracecorr.app.pages import PAGES
-from tracecorr.app.source import CaptureLike
 from tracecorr.model import schema
 from tracecorr.store import Capture
 
@@ -166,7 +166,7 @@ def test_every_section_of_the_report_has_a_page() -> None:
     """`nodes` is of datasets of many nodes, whose timeline names them."""
     empty = Evidence(lambda name: schema.TABLES[name].empty().lazy(), None, {})
     shown = {key for page in PAGES.values() for key in page.sections}
-    assert {section.key for section in list_sections(empty, set())} == shown
+    assert {section.key for section in list_sections(empty)} == shown
 
 
 def test_only_pages_of_the_list_are_given_out(client: Any) -> None:

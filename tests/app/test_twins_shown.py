@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from tracecorr.app import index
+from tracecorr.app.events import step
+from tracecorr.app.filters import count_range
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex
-from tracecorr.app.measure import count_range
-from tracecorr.app.steps import step
 from tracecorr.export.selection import Selection
 from tracecorr.export.speedscope import write_speedscope
 from tracecorr.export.trace import build_trace

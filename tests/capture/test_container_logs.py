@@ -23,6 +23,10 @@ from tracecorr.capture.workload.engines import exec_log_folders
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
 
 
+# What in it is no log: none of it is read or taken away.
+_STRANGE = ["a folder", "a link", "a pipe", "s"]
+
+
 @pytest.fixture
 def inside(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """Return /tmp of a mount namespace as it is seen here, and a process in it."""
@@ -67,9 +71,10 @@ def test_strange_entries_do_not_keep_the_logs_from_coming(
     inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     made, target, logs = begin(inside, tmp_path)
-    logs.move_to(target)
+    (said,) = logs.move_to(target)
     logs.close()
-    assert not made.exists()
+    assert said.endswith("stays what is no log of the workload: a folder, a link, a pipe, s")
+    assert sorted(path.name for path in made.iterdir()) == _STRANGE
     assert sorted(path.name for path in target.iterdir()) == ["hip_1", "sparse"]
     assert (target / "sparse").stat().st_size == (64 << 20) + 8
     assert (target / "sparse").stat().st_blocks * 512 < 1 << 20
@@ -83,7 +88,7 @@ def test_one_that_cannot_be_moved_does_not_keep_the_others(
     with pytest.raises(FileExistsError, match=f"stays in {logs.inside} of the container"):
         logs.move_to(target)
     logs.close()
-    assert [path.name for path in made.iterdir()] == ["hip_1"]
+    assert sorted(path.name for path in made.iterdir()) == [*_STRANGE[:3], "hip_1", "s"]
     assert (target / "hip_1").read_text() == "in the way\n" and (target / "sparse").exists()
 
 
@@ -98,11 +103,10 @@ def test_a_full_disk_takes_no_log_from_the_container(
             logs.move_to(target)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [path.name for path in made.iterdir()] == ["sparse"]
+    assert sorted(path.name for path in made.iterdir()) == [*_STRANGE, "sparse"]
     assert [path.name for path in target.iterdir()] == ["hip_1"]
     logs.move_to(target)
     logs.close()
-    assert not made.exists()
     assert (target / "sparse").read_bytes().endswith(b"\0the end\n")
 
 
@@ -114,7 +118,7 @@ def test_what_a_killed_capture_left_is_brought_out(
     (shown / "raw/amd_log").mkdir(parents=True)
     made = make_logs(place, token)
     assert clear_leftovers(token, shown) == ""
-    assert not made.exists()
+    assert sorted(path.name for path in made.iterdir()) == _STRANGE
     assert (shown / "raw/amd_log/hip_1").read_bytes() == b"one\n"
     assert clear_leftovers(token, shown) == ""
 
@@ -125,7 +129,7 @@ def test_without_its_capture_it_is_removed(inside: tuple[Path, subprocess.Popen[
     made = make_logs(place, token)
     (tmp_path / "x.tracecorr").symlink_to(tmp_path)
     assert clear_leftovers(token, tmp_path / "x.tracecorr") == ""
-    assert not made.exists() and not (tmp_path / "raw").exists()
+    assert sorted(path.name for path in made.iterdir()) == _STRANGE and not (tmp_path / "raw").exists()
 
 
 def test_a_workload_that_still_logs_is_left_alone(inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Iterator[RecordingFolder]:
 
 def close(keeper: LogKeeper, folder: RecordingFolder, *pids: int) -> ClosedLogs:
     """Close the logs of a workload on the host of which some processes live."""
-    launched = SimpleNamespace(logs=folder.path / "raw/amd_log", collect=lambda: None)
+    launched = SimpleNamespace(logs=folder.path / "raw/amd_log", collect=lambda _: None)
     return close_logs(keeper, launched, folder, pids, 1.0)  # type: ignore[arg-type]
 
 
@@ -129,7 +129,7 @@ def test_what_still_has_a_name_is_never_emptied(folder: RecordingFolder) -> None
     """A log that could not be brought out of a container is still the user's."""
     logs = folder.path / "raw/amd_log"
     writer = Writer(logs / "hip_7", "ab", MOST_BYTES // 10)
-    late = LateWriters(logs, [writer.process.pid])
+    late = LateWriters(logs, [writer.process.pid], {os.geteuid()})
     try:
         assert late.names == {"hip_7"}
         assert late.discard(1.0) == ""
@@ -145,10 +145,10 @@ def test_a_link_to_another_file_is_not_copied_to_its_user(folder: RecordingFolde
     os.link(secret, logs / "hip_7")
     keeper = LogKeeper(logs, folder.frames)
     with secret.open("ab"):
-        assert LateWriters(logs, [os.getpid()]).names == frozenset()
+        assert LateWriters(logs, [os.getpid()], {os.geteuid()}).names == frozenset()
         keeper.refresh()
         keeper.finish({"hip_7"})
     assert (logs / "hip_7").stat().st_nlink == 2
     assert secret.read_bytes() == b"of somebody else\n"
     (logs.parent / "gone").mkdir()
-    assert LateWriters(logs.parent / "nowhere", [os.getpid()]).names == frozenset()
+    assert LateWriters(logs.parent / "nowhere", [os.getpid()], {os.geteuid()}).names == frozenset()

@@ -53,7 +53,7 @@ def keep(folder: RecordingFolder) -> LogKeeper:
 def close(folder: RecordingFolder, keeper: LogKeeper) -> tuple[list[dict[str, object]], bytes]:
     """Close as a session does; return losses, and the bytes of the only log."""
     losses = keeper.finish()
-    folder.seal_logs()
+    folder.seal_logs({os.geteuid()})
     (entry,) = list_raw_files(folder.path, keeper.stored)
     assert entry == list_raw_files(folder.path)[0]
     data = b"".join(read_chunks(folder.shown / entry["path"]))
@@ -185,7 +185,7 @@ def test_many_logs_are_followed_by_a_thread(folder: RecordingFolder) -> None:
         for name, data in whole.items():
             append(folder, data[start : start + FRAME_BYTES // 2], name)
     assert keeper.finish() == []
-    folder.seal_logs()
+    folder.seal_logs({os.geteuid()})
     stored = {
         path.name.removesuffix(".zst"): b"".join(read_chunks(path)) for path in (folder.shown / "raw/amd_log").iterdir()
     }

@@ -76,9 +76,9 @@ def test_a_log_that_vanishes_while_it_is_cut_ends_nothing(tmp_path: Path, monkey
     log.write_bytes(b"one\nhalf")
     whole = log_file_module.open_log
 
-    def vanish(path: Path, flags: int) -> int:
+    def vanish(path: Path, flags: int, owners: frozenset[int]) -> int:
         log.unlink(missing_ok=True)
-        return whole(path, flags)
+        return whole(path, flags, owners)
 
     monkeypatch.setattr(log_file_module, "open_log", vanish)
     keeper = LogKeeper(tmp_path)

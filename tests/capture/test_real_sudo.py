@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -150,3 +151,29 @@ def test_a_stopped_capture_goes_on_and_still_takes_signals(home: Path) -> None:
     shown, status = _in_terminal(home, script, ("is up", b"\x1a"), ("tick 2", b"\x03"))
     assert status == 128 + signal.SIGINT, shown
     assert "Traceback" not in shown, shown
+
+
+def test_a_file_that_the_user_may_not_read_is_not_given_to_them(home: Path) -> None:
+    secret = home / "work" / "secret"
+    secret.write_text("of root\n")
+    secret.chmod(0o600)
+    run(home, "sudo $CAPTURE sh -c 'mv secret ${AMD_LOG_LEVEL_FILE}_9; echo line > ${AMD_LOG_LEVEL_FILE}_8'")
+    capture = home / "work" / "one.tracecorr"
+    assert [path.name for path in (capture / "raw/amd_log").iterdir()] == ["hip_8"]
+    assert (capture / "foreign/hip_9").read_text() == "of root\n"
+    assert (capture / "foreign").stat().st_uid == (capture / "foreign/hip_9").stat().st_uid == 0
+
+
+@pytest.mark.parametrize("verb", ["clean", "correlate one.tracecorr"])
+def test_the_folder_is_the_users_after_a_kill(home: Path, verb: str) -> None:
+    capture = home / "work" / "one.tracecorr"
+    with subprocess.Popen(command(home, "sudo $CAPTURE sh -c 'touch ran; exec sleep 60'")) as process:
+        while not (home / "work/ran").exists():
+            time.sleep(0.01)
+        recorder = json.loads((capture / "capture.json").read_text())["recorder"]["pid"]
+        os.kill(recorder, signal.SIGKILL)
+        process.wait()
+    assert capture.stat().st_uid == 0
+    run(home, f"sudo $TRACECORR {verb}")
+    assert [path for path in (capture, *capture.rglob("*")) if path.lstat().st_uid != USER] == []
+    run(home, "sudo $TRACECORR clean; pkill -U gpu_user sleep || true")

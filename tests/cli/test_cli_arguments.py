@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.analyze.sql import rewrite_numbers
-from tracecorr.cli.arguments import expand_greedy, take_flag
+from tracecorr.cli.parser import expand_greedy, take_flag
 
 
 @pytest.mark.parametrize(

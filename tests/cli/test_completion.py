@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracecorr.cli import main
-from tracecorr.cli.completion import complete_captures
+from tracecorr.cli.console import complete_captures
 
 
 def complete(line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[str]:

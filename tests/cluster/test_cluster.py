@@ -138,8 +138,8 @@ def test_commands_read_the_dataset(both: tuple[Path, Path, list[str]], tmp_path:
 
 
 def test_page_shows_the_dataset(both: tuple[Path, Path, list[str]]) -> None:
+    from tracecorr.app.captures import Nodes
     from tracecorr.app.index import build
-    from tracecorr.app.nodes import Nodes
 
     capture = Capture.open(both[1])
     index = build(Nodes(capture))

@@ -7,20 +7,17 @@ from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_check import ask
 
-from tracecorr.export import protobuf as pb
 from tracecorr.export.chrome import write_chrome
-from tracecorr.export.nesting import split_overlaps
+from tracecorr.export.files import write_tables
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, parse_time
-from tracecorr.export.tabular import write_tables
-from tracecorr.export.trace import _tell_open, build_trace
+from tracecorr.export.trace import _tell_open, build_trace, split_overlaps
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.store import Capture
@@ -167,16 +164,6 @@ def test_a_pid_in_place_of_a_row_is_told_which_row_it_is(capture: Capture) -> No
     with pytest.raises(InputError, match="there is no process 4000000000") as error:
         build_trace(capture.table, Selection(processes=(4_000_000_000,)))
     assert error.value.next_step.startswith("processes are: 0 (") and f"{row} ({comm} {pid})" in error.value.next_step
-
-
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=1), st.just(10))
-def test_varints_read_back(values: list[int], width: int) -> None:
-    def read(row: np.ndarray) -> int:
-        return sum((int(b) & 0x7F) << 7 * i for i, b in enumerate(row))
-
-    encoded = pb.encode_varints(np.array(values, dtype=np.uint64), width)
-    assert [read(row) for row in encoded] == values
-    assert all(row[-1] < 0x80 and (row[:-1] >= 0x80).all() for row in encoded)
 
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), max_size=40)

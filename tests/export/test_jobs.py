@@ -15,10 +15,10 @@ from perfetto_check import ask
 from tracecorr.analyze.frames import Tables
 from tracecorr.cli import main
 from tracecorr.export.chrome import write_chrome
-from tracecorr.export.jobs import draw_jobs
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection
 from tracecorr.export.trace import build_trace
+from tracecorr.export.tracks import draw_jobs
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

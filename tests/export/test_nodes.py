@@ -13,13 +13,13 @@ import pytest
 from perfetto_check import ask
 
 from tracecorr.app import ids, make_app
-from tracecorr.app.pair import Pair
+from tracecorr.app.captures import Pair
 from tracecorr.cli import main
 from tracecorr.export.chrome import write_chrome
-from tracecorr.export.nodes import separate_pids
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection
 from tracecorr.export.speedscope import write_speedscope
+from tracecorr.export.tracks import separate_pids
 from tracecorr.model import schema
 from tracecorr.store import Capture, write_info, write_tables
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member

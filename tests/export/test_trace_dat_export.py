@@ -14,12 +14,11 @@ from typer.testing import CliRunner
 from tracecorr.cli import app
 from tracecorr.export.trace_dat import write_kernel_trace
 from tracecorr.model.errors import InputError
-from tracecorr.pipeline import correlate
+from tracecorr.pipeline import correlate, import_files
 from tracecorr.read.ftrace import read_trace_dat
 from tracecorr.store import Capture
-from tracecorr.store.importing import import_files
 
-FORMS = Path(__file__).parents[1] / "parse" / "ftrace" / "forms"
+FORMS = Path(__file__).parents[1] / "read" / "ftrace" / "forms"
 # Records of the recordings: as many as lines of their text that start a record.
 COUNTS = {"syscalls": 37, "raw_syscalls": 107}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import BEGINNINGS, Flag
 from tracecorr.model.schema import CAT
 
 RING = 0x3C00000
@@ -28,6 +28,8 @@ _TYPES = {
 def records(*rows: dict[str, Any]) -> pl.DataFrame:
     """Return part events, of which each is one microsecond behind the one before."""
     made = [{**_LINE, "stamp_ns": 1000 * n, "offset": 10 * n, **row} for n, row in enumerate(rows)]
+    if not any(row["name"] in BEGINNINGS for row in made):
+        made.append({**_LINE, "stamp_ns": 0, "offset": -1, "layer": "other", "name": BEGINNINGS[0]})
     return pl.DataFrame(made, schema_overrides=_TYPES)
 
 

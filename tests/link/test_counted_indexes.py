@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from index_logs import RING, counted, line, made, packet, records
 
-from tracecorr.link.packets.packet_index import complete_indexes
+from tracecorr.link.packet_index import complete_indexes
 from tracecorr.model.kinds import BEGINNINGS
 
 
@@ -159,15 +159,6 @@ def test_packets_that_may_be_of_a_queue_made_again_are_not_counted_with_those_be
     early = [packet(1), line(1), line(0), {**made(), "thread": 0}]
     rows = records({**made(), "thread": 0}, packet(0), line(1), line(0), *early, packet(0))
     assert counted(complete_indexes(rows)) == [0, 1, None]
-
-
-@pytest.mark.parametrize(("more", "expected"), [({}, [None] * 3), ({"signal": 9}, [0, 1, 2])])
-def test_of_packets_whose_lines_are_there_twice_none_is_counted(
-    more: dict[str, Any], expected: list[int | None]
-) -> None:
-    """A block of the log was copied behind itself: the second line is no packet, but no index says so."""
-    twice = packet(0, stamp_ns=5000)
-    assert counted(complete_indexes(records(made(), twice, {**twice, **more}, packet(0, stamp_ns=9000)))) == expected
 
 
 def test_packets_before_the_first_lines_of_the_runtime_are_of_a_process_that_had_the_number_before() -> None:

@@ -143,15 +143,6 @@ def test_order_tells_nothing_where_queues_are_left_or_the_beginning_is_missing(t
         assert sum(swq is not None for swq, _, _ in found) == queues
 
 
-def test_a_log_that_lost_lines_joins_nothing(tmp_path: Path) -> None:
-    """The handle may have been given out again: the lines that tell it are those that lack."""
-    found = _rings(
-        tmp_path, _create("0xa0", *_made(0x31)), _launch("0xa0", 0x1000)[:-1], _launch("0xa0", 0x1000),
-        _launch("0xa0", 0x1000),
-    )  # fmt: skip
-    assert found == [(0x31, None, None), (None, 0x1000, None)]
-
-
 def test_order_tells_nothing_of_queues_that_were_taken_before_their_created_line(tmp_path: Path) -> None:
     """Another thread takes the second queue, and launches into it, while the line that tells its making is not out."""
     found = _rings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.queues.creation_joins import join_creations
+from tracecorr.link.creations import join_creations
 
 COUNT = 100_000
 STEP_NS = 1_000_000
@@ -49,16 +49,6 @@ def test_ioctls_of_threads_that_the_log_does_not_name_are_its_own_where_most_fit
     late = pl.when(pl.int_range(pl.len()) % 3 > 0).then(late_ns).otherwise(0)
     ioctls = ioctls.with_columns(pl.col("ts_ns", "end_ns") + late, thread=pl.lit(thread, pl.UInt32))
     assert len(join_creations(lines, ioctls)) == joined
-
-
-def test_behind_the_last_ioctl_that_was_seen_the_one_of_the_line_may_be_lost() -> None:
-    """Records lack from the ioctl to the line, from behind the line, and from the line of the creation before."""
-    lines, ioctls = (rows.head(3) for rows in _creations())
-    lost = [lines["ts_ns"][0] - 50_000, lines["ts_ns"][1] + 50_000, lines["ts_ns"][2] - 800_000]
-    ioctls = ioctls.with_columns(lost_ns=pl.Series(lost), ring_base=pl.lit(None, pl.UInt64))
-    # What was lost before the ioctl has no part in it: `lost_ns` lies behind its end.
-    ioctls = ioctls.with_columns(lost_ns=pl.when(pl.col("lost_ns") > pl.col("end_ns")).then("lost_ns"))
-    assert join_creations(lines, ioctls)["event"].to_list() == [1, 2]
 
 
 @pytest.mark.parametrize(("error_ns", "joined"), [(200_000, True), (400_000, True), (30_000_000, False)])

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.link.calls.drm_jobs import ring_kind
+from tracecorr.link.drm_jobs import ring_kind
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -66,15 +66,6 @@ def test_records_that_name_two_rings_are_of_two_jobs(data_folder: Path, tmp_path
     told = [[name for name in ("queued_ns", "run_ns", "done_ns") if job[name]] for job in jobs]
     assert [(job["ring"], job["id"]) for job in jobs] == [("comp_1.0.0", "2"), ("gfx_0.0.0", "5")]
     assert told == [["queued_ns"], ["run_ns", "done_ns"]]
-
-
-def test_an_end_behind_lost_records_may_be_of_a_later_job_with_the_same_fence(
-    data_folder: Path, tmp_path: Path
-) -> None:
-    whole = data_folder / "vm" / "bookworm-mocksched" / "sched.trace.txt"
-    trace = _with_gap(whole, tmp_path / "gap.txt", lambda _, at: 8.7320 < at < 9.27575)
-    (job,) = [job for job in _rows(_correlate(trace, tmp_path / "x.tracecorr")) if job["fence"] == "0x84defbfb"]
-    assert (job["id"], job["run_ns"], job["done_ns"]) == ("2", "8716361000", "")
 
 
 def test_new_naming_of_kernel_7_3(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecorr.link.kernels import list_kernels
+from tracecorr.link.events import list_kernels
 from tracecorr.model.kernel_names import demangle_name, label_kernels, shorten_name
 from tracecorr.model.schema import CAT
 

@@ -7,35 +7,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from lost_lines import with_parents
 
-from tracecorr.link.packets.doorbells import match_stores
-from tracecorr.link.packets.packet_index import complete_indexes
-from tracecorr.link.packets.signals import link_dependencies, link_gpu_times, list_uses
-from tracecorr.link.queues.created_rings import RINGS
-from tracecorr.link.queues.queue_lives import build_queues
-from tracecorr.link.queues.ring_owners import assign_queues
-from tracecorr.link.queues.streams import list_asked_priorities
+from tracecorr.link.calls import find_parents
+from tracecorr.link.doorbells import match_stores
+from tracecorr.link.packet_index import complete_indexes
+from tracecorr.link.queues import assign_queues, build_queues
+from tracecorr.link.rings import RINGS
+from tracecorr.link.signals import link_gpu_times, list_uses
+from tracecorr.link.streams import list_asked_priorities
 from tracecorr.link.threads.lives import find_process_lives, find_thread_lives, number_lives
-from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 
 RING = 0x3C00000
-NO_LOSSES = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
-UNSEEN = pl.DataFrame(schema={"from_ns": pl.Int64, "to_ns": pl.Int64})
-NO_LATE = pl.DataFrame(schema={"file": pl.UInt16, "to_ns": pl.Int64})
 
 
 def frame(rows: list[dict[str, Any]], **types: Any) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides=types)
 
 
-def packet_lines(
-    indexes: list[int | None], *, created: bool = True, rings: list[int] | None = None, lossy: bool = False
-) -> pl.DataFrame:
-    """Return part events of one process: a Created line and packets, one each microsecond; `lossy` adds half a call."""
-    halves = (0, 0, int(Flag.EXIT_ONLY)) if lossy else ()
-    calls = [{"name": "hipFree", "layer": "hip", "packet_index": None, "ring": None, "flags": f} for f in halves]
+def packet_lines(indexes: list[int | None], *, created: bool = True, rings: list[int] | None = None) -> pl.DataFrame:
+    """Return part events of one process: a Created line and packets, one each microsecond."""
+    calls = [{"name": "gpu_agents", "layer": "other", "packet_index": None, "ring": None}]
     lines = [{"name": "queue_created", "packet_index": None, "ring": RING}] if created else []
     lines += [
         {"name": "dispatch", "packet_index": index, "ring": ring}
@@ -79,11 +71,6 @@ def test_without_the_creation_nothing_is_counted() -> None:
     assert lines["packet_index"].to_list() == [None, None]
 
 
-def test_in_a_log_that_lost_lines_nothing_is_counted_without_a_printed_index_behind() -> None:
-    lines = complete_indexes(packet_lines([None, None, 2, None], lossy=True)).filter(pl.col("name") == "dispatch")
-    assert lines["packet_index"].to_list() == [0, 1, 2, None]
-
-
 def hip_events(rows: list[tuple[str, int, int | None, int | None]]) -> pl.DataFrame:
     """Return placed events: name, offset, duration, offset of the enclosing call as the reader saw it."""
     return frame(
@@ -102,31 +89,14 @@ def test_a_call_without_exit_holds_nothing_behind_the_next_call() -> None:
         ("hipMalloc", 0, None, None), ("dispatch", 1, None, 0), ("hipLaunchKernel", 2, 50, 0), ("dispatch", 3, None, 2),
         ("dispatch", 4, None, 0),
     ])  # fmt: skip
-    assert with_parents(events)["parent"].to_list() == [None, 0, None, 2, None]
+    assert find_parents(events)["parent"].to_list() == [None, 0, None, 2, None]
 
 
 def test_a_thread_that_got_the_address_of_another_one_is_in_no_call_of_that() -> None:
     """The reader knows threads by their addresses; the lines between the two were lost."""
     events = hip_events([("hipMalloc", 0, None, None), ("dispatch", 1, None, 0), ("dispatch", 2, None, 0)])
     events = events.with_columns(thread=pl.Series([0, 0, 1], dtype=events.schema["thread"]))
-    assert with_parents(events)["parent"].to_list() == [None, 0, None]
-
-
-def test_an_exit_of_a_later_call_ends_no_call() -> None:
-    """Of ten calls one seems to hold another call: the lines between its enter and that exit were lost."""
-    calls: list[tuple[str, int, int | None, int | None]] = [("hipMalloc", 10 * n, 5, None) for n in range(10)]
-    rows = hip_events([*calls, ("hipFree", 91, 1, 90)])
-    events = with_parents(rows)
-    assert events["parent"].to_list() == [None] * 11
-    assert events["dur_ns"].to_list() == [5] * 9 + [None, 1]
-
-
-def test_a_function_that_always_calls_another_one_holds_it() -> None:
-    rows = [
-        (name, 10 * n + k, 9 - k, 10 * n if k else None) for n in range(4) for k, name in enumerate(("hipA", "hipB"))
-    ]
-    events = hip_events(rows)
-    assert with_parents(events)["parent"].to_list() == [None, 0, None, 2, None, 4, None, 6]
+    assert find_parents(events)["parent"].to_list() == [None, 0, None]
 
 
 def store_rows(values: list[int]) -> pl.DataFrame:
@@ -192,29 +162,6 @@ def signal_uses(handles: list[int]) -> pl.DataFrame:
     return frame(rows, signal=pl.UInt64, queue=pl.UInt32, process=pl.UInt32, layer=CAT, file=pl.UInt16)
 
 
-def test_a_wait_finds_the_latest_use_but_no_stale_one() -> None:
-    """Handles 1 to 4 come in turns; the use of 3 before the last wait is missing: if the log lost lines, it is lost."""
-    launches = signal_uses([1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 9])
-    waits = frame([{"file": 0, "offset": 9, "dep_signals": [1]}, {"file": 0, "offset": 10, "dep_signals": [3]}],
-                  dep_signals=pl.List(pl.UInt64), file=pl.UInt16)  # fmt: skip
-    lossy = pl.DataFrame({"file": [0], "lost": [0.1]}, schema_overrides={"file": pl.UInt16})
-    assert link_dependencies(launches, waits, list_uses(launches), lossy).rows() == [(8, 9)]
-    whole = link_dependencies(launches, waits, list_uses(launches), NO_LOSSES)
-    assert sorted(whole.rows()) == [(6, 10), (8, 9)]
-
-
-def test_where_no_signal_is_used_twice_and_most_uses_are_lost_only_a_near_one_is_meant() -> None:
-    """Of five waits two find a use: six signals of which two fifths are left come again after two or three of them."""
-    launches = signal_uses([1, 2, 3])
-    waits = [{"file": 0, "offset": n, "signal": s} for n, s in ((0, 4), (1, 5), (2, 6), (2, 1), (2, 2))]
-    asked = frame(waits, signal=pl.UInt64, file=pl.UInt16)
-    packets = asked.group_by("file", "offset", maintain_order=True).agg(dep_signals="signal")
-    lossy = pl.DataFrame({"file": [0], "lost": [0.1]}, schema_overrides={"file": pl.UInt16})
-    assert link_dependencies(launches, packets, list_uses(launches), lossy).rows() == [(1, 2)]
-    found = packets.filter(pl.col("offset") == 2).with_columns(pl.col("dep_signals").list.tail(2))
-    assert link_dependencies(launches, found, list_uses(launches), lossy).rows() == [(1, 2)]
-
-
 def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
     uses = list_uses(signal_uses([1, 2, 3]))
     times = frame(
@@ -224,19 +171,18 @@ def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
         ],
         signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
     ).with_columns(err_hi_ns=0)  # fmt: skip
-    assert link_gpu_times(times, uses, NO_LOSSES, NO_LATE).select("event", "gpu_event").rows() == [(1, 50)]
+    assert link_gpu_times(times, uses).select("event", "gpu_event").rows() == [(1, 50)]
 
 
-def late_times(*lines: tuple[int, int], lossy: bool = False) -> list[tuple[int, int]]:
+def late_times(*lines: tuple[int, int]) -> list[tuple[int, int]]:
     """Return packet and line of the GPU times of signal 7 that lines (line_ns, start) tell; packets 2 and 5 use it."""
     times = frame(
         [{"event": 50 + n, "file": 0, "process": 0, "signal": 7, "line_ns": at, "ts_ns": start, "end_ns": start + 1}
          for n, (at, start) in enumerate(lines)],
         signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
     ).with_columns(err_hi_ns=0)  # fmt: skip
-    losses = pl.DataFrame({"file": [0], "lost": [0.1]}, schema_overrides={"file": pl.UInt16})
     uses = list_uses(signal_uses([1, 2, 7, 3, 4, 7, 5]))
-    found = link_gpu_times(times, uses, losses if lossy else NO_LOSSES, NO_LATE)
+    found = link_gpu_times(times, uses)
     return sorted(found.select("event", "gpu_event").rows())
 
 
@@ -255,10 +201,6 @@ def test_the_gpu_time_of_a_barrier_that_is_printed_after_it_ended_is_its_own() -
 )  # fmt: skip
 def test_a_gpu_time_before_a_barrier_that_cannot_be_its_own_is_of_none(lines: list[tuple[int, int]]) -> None:
     assert (2, 50) not in late_times(*lines)
-
-
-def test_where_lines_were_lost_no_gpu_time_is_of_a_barrier_printed_later() -> None:
-    assert late_times((190, 150), lossy=True) == []
 
 
 def assigned(lives: list[tuple[int, str]], rows: list[tuple[int, str]], *, aligned: bool) -> list[tuple[int, int]]:
@@ -334,7 +276,7 @@ def test_packets_of_two_log_ids_are_of_two_queues_though_the_line_of_one_was_los
     )  # fmt: skip
     args = pl.DataFrame(schema={"event": pl.Int64, "key": pl.String, "u64": pl.UInt64, "text": pl.String})
     rings = pl.DataFrame(schema=RINGS)
-    queues = build_queues(events, packets, args, aligned=True, losses=NO_LOSSES, unseen=UNSEEN, rings=rings)
+    queues = build_queues(events, packets, args, aligned=True, rings=rings)
     found = dict(assign_queues(events, queues, aligned=True).rows())
     assert [queues.filter(pl.col("queue") == found[n])["log_id"].item() for n in places] == [4, 4, 6, 6]
 
@@ -346,7 +288,7 @@ def test_a_log_without_packets_tells_no_gpu_time_of_a_copy() -> None:
         signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
     ).with_columns(err_hi_ns=0)  # fmt: skip
     copies = signal_uses([1, 2, 3]).with_columns(queue=pl.lit(None, pl.UInt32))
-    assert link_gpu_times(times, list_uses(copies), NO_LOSSES, NO_LATE).is_empty()
+    assert link_gpu_times(times, list_uses(copies)).is_empty()
 
 
 def test_a_pid_names_two_processes_one_after_the_other() -> None:

@@ -15,13 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecorr import native
+from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.native.library import LIBRARY, checksum, load
+from tracecorr.read.amdlog import tokens
 from tracecorr.read.amdlog.calls import NO_EXIT, OPEN
-from tracecorr.read.amdlog.classify import RETURNED, SUCCESS, Classifier
-from tracecorr.read.amdlog.forms import Form, Forms, slots
-from tracecorr.read.amdlog.layout import Layouts
 from tracecorr.read.amdlog.messages import Kind
-from tracecorr.read.amdlog.shapes import Shapes, Span
 from tracecorr.read.text import PAD, Codes, Text
 
 _SOURCES = sorted(Path(native.__file__).parent.glob("*.[ch]"))
@@ -37,25 +35,6 @@ def _places(text: Text, places: list[int]) -> native.Ints:
     return np.array(places, np.int64) + text.start
 
 
-@given(
-    st.integers(4, native.LITERAL_BYTES), st.integers(0, native.LITERAL_BYTES - 1), st.sampled_from([b"", b"x", b"@@@"])
-)
-def test_a_message_has_the_form_that_it_begins_with(size: int, changed: int, behind: bytes) -> None:
-    literal = bytes(range(64, 64 + size))
-    message = bytearray(literal + behind)
-    message[changed % len(message)] ^= 1
-    forms, layout = Forms(), native.LayoutOf(mark=8, digits=8, gap=1)
-    forms.learn([Form(0, literal, 7, 0)])
-    forms.describe(layout)
-    text = Text(b"12345678 " + message + b"\n12345678 " + literal + behind)
-    start, end = text.lines()
-    slot = slots(np.zeros(2, np.int64), np.frombuffer(literal[:8].ljust(8), np.uint64).repeat(2))
-    found = native.match_lines(layout, text.bytes, start, end, (np.zeros(2, np.int64), slot))
-    is_same = bytes(message[:size]) == literal
-    assert found.status.tolist() == [native.FITS if is_same else native.NO_FORM, native.FITS]
-    assert found.what[1] == 7
-
-
 @given(_LINES, st.sampled_from([b"", b"\n"]))
 def test_lines_are_those_between_newlines(data: bytes, end: bytes) -> None:
     data += end
@@ -65,47 +44,6 @@ def test_lines_are_those_between_newlines(data: bytes, end: bytes) -> None:
         : len(start)
     ]
     assert len(start) == data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
-
-
-@given(_LINES)
-def test_times_are_counted_in_lines_and_in_blocks(data: bytes) -> None:
-    text = Text(data)
-    start, stop = text.lines()
-    lines = [data[i:j] for i, j in zip(start - PAD, stop - PAD, strict=True)]
-    found = native.count_times(text.bytes, start, stop).tolist()
-    assert found == [len(re.findall(rb"(?<=\d{5})d? us:", line)) for line in lines]
-    assert native.count_units_in(text.bytes, start, stop) == data.count(b" us:")
-
-
-@given(st.lists(st.tuples(st.integers(0, 200_000), st.sampled_from([b" us:", b"\0", b"\n", b":2:"])), max_size=40))
-def test_a_block_tells_its_lines_times_levels_and_holes(parts: list[tuple[int, bytes]]) -> None:
-    block = bytearray(b"x" * 200_004)
-    # Loops that count in steps must not miss what lies across the end of one.
-    for step in (1 << 16, 2 << 16, 3 << 16):
-        block[step - 2 : step + 2] = b" us:"
-    for place, part in parts:
-        block[place : place + len(part)] = part
-    data = bytes(block)
-    found = Layouts(Classifier()).scan(Text(data), len(data))
-    assert found is not None
-    scanned = found[0]
-    lines = data.removesuffix(b"\n").split(b"\n")
-    assert [data[i:j] for i, j in zip(scanned.start - PAD, scanned.end - PAD, strict=True)] == lines
-    assert scanned.units == data.count(b" us:")
-    assert scanned.has_holes == (b"\0" in data)
-    assert scanned.levels[2] == sum(line.startswith(b":2:") for line in lines)
-
-
-@given(st.binary(max_size=300), st.integers(1, 120))
-def test_two_bytes_are_found_where_they_stand_first(data: bytes, size: int) -> None:
-    text = Text(data + bytes(200))
-    at = _places(text, list(range(0, len(data) + 1, 7)))
-    for most in (size, 30):
-        found = native.find_pairs(text.bytes, at, at + size, most, b"m:")
-        within = [(place - PAD, place - PAD + min(size, most)) for place in at.tolist()]
-        assert np.where(found < 0, -1, found - PAD).tolist() == [
-            (data + bytes(200)).find(b"m:", *span) for span in within
-        ]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 1000)), unique_by=lambda item: max(item[0], 1)))
@@ -133,42 +71,17 @@ def test_equal_texts_have_equal_hashes_and_codes_and_others_do_not(texts: list[b
     assert [codes.values[code] for code in codes.encode(text, at, end).tolist()] == texts
 
 
-@given(st.text("0123456789", min_size=1, max_size=16), st.text("0123456789abcdef", min_size=1, max_size=16))
-def test_numbers_of_all_widths_are_read(decimal: str, hexadecimal: str) -> None:
-    line = f"value 0x{hexadecimal}, count {decimal};".encode()
-    shapes = Shapes()
-    first, second = 6 + 2 + len(hexadecimal), len(line) - 1
-    shapes.learn(0, line + b"\n", [Span("value", 6, first), Span("count", second - len(decimal), second)])
-    text = Text(line + b"\n")
-    at = _places(text, [0])
-    reading = shapes.read(text, at * 0, at, at * 0 + len(line))
-    assert {name: int(values[0]) for name, _, values in reading.fields} == {
-        "value": int(hexadecimal, 16), "count": int(decimal),
-    }  # fmt: skip
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([b":1:", b":3:", b"1:1", b":0:"])), max_size=20))
-def test_records_are_listed_by_their_codes_and_levels(records: list[tuple[int, bytes]]) -> None:
-    text = Text(b"".join(level + b"x \n" for _, level in records))
-    start = _places(text, [6 * i for i in range(len(records))])
-    columns = {name: np.zeros(4, np.int64) for name in ("kind", "name", "length", "succeeds", "layer")}
-    subjects = np.array([0, 1, 2, 3])
-    of = native.ClassesOf(*map(native.address, columns.values()), native.address(subjects), 0, 4000, 1, 2, 0)
-    what = np.array([code for code, _ in records], np.int64)
-    found, _ = native.describe_rows(of, text.bytes, (start, start, start + 5), (start + 3, start + 5), what, 3)
-    for bit in range(2):
-        assert found.rows_of(bit).tolist() == [i for i, (code, _) in enumerate(records) if code >> bit & 1]
-    assert found.rows_of(2).tolist() == [i for i, (_, level) in enumerate(records) if level in (b":1:", b":0:")]
-
-
 _STAMPS = st.lists(st.tuples(st.integers(0, 3), st.integers(-(2**62), 2**62), st.booleans()), max_size=20)
 
 
 @given(_STAMPS)
 def test_lanes_are_those_of_the_keys_and_times_that_lie_behind_are_told(rows: list[tuple[int, int, bool]]) -> None:
-    thread, stamp, is_rocr = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((int, int, bool)))
+    types = (np.int32, np.int64, np.bool_)
+    thread, stamp, is_rocr = (np.array([row[i] for row in rows], kind) for i, kind in enumerate(types))
     key_of, lane_now, last = np.array([0, 1, 1, 2]), np.array([5, 7, 9]), np.array([10, -20, 30])
-    lane, now, (least, latest, behind) = native.set_lanes(thread, key_of, lane_now, stamp, is_rocr, last)
+    lane, now, (least, latest, behind) = native.set_lanes(
+        thread.astype(np.int32), key_of, lane_now, stamp, is_rocr, last
+    )
     assert lane.tolist() == lane_now[key_of[thread]].tolist()
     timed = [(int(key_of[row]), time) for row, time, left_out in rows if not left_out]
     assert now.tolist() == [([int(last[key])] + [time for own, time in timed if own == key])[-1] for key in range(3)]
@@ -184,64 +97,12 @@ def test_lanes_are_those_of_the_keys_and_times_that_lie_behind_are_told(rows: li
 _TEXTS = st.lists(st.sampled_from([b"a 1, b 0x2f;", b"b 0x3e, a 4;;", b"c 5;", b"a 6, a 7;", b"none"]), max_size=20)
 
 
-@given(_TEXTS)
-def test_numbers_of_texts_are_listed_or_put_to_their_text(texts: list[bytes]) -> None:
-    shapes, number = Shapes(), re.compile(rb"(\w) ((?:0x)?[0-9a-f]+)(?=[,;])")
-    for line in (b"a 1, b 0x2f;\n", b"b 0x3e, a 4;;\n", b"c 5;\n", b"a 6, a 7;\n"):
-        shapes.learn(0, line, [Span(found[1].decode(), *found.span(2)) for found in number.finditer(line)])
-    text = Text(b"".join(one + b"\n" for one in texts))
-    size = np.array([len(one) for one in texts], np.int64)
-    at = text.start + np.cumsum(size + 1) - (size + 1)
-    found = {(name, int(row), int(value)) for name, rows, values in shapes.read(text, at * 0, at, size).fields
-             for row, value in zip(rows, values, strict=True)}  # fmt: skip
-    told = [(one[1].decode(), row, int(one[2], 0)) for row, line in enumerate(texts) for one in number.finditer(line)]
-    assert found == set(told)
-    filling = shapes.fill(text, at * 0, at, size)
-    assert filling.rest.tolist() == [row for row, line in enumerate(texts) if line == b"none"]
-    last = {(name, row): value for name, row, value in told}
-    for name, (values, present) in filling.fields.items():
-        assert values.tolist() == [last.get((name, row), 0) for row in range(len(texts))]
-        assert present.tolist() == [(name, row) in last for row in range(len(texts))]
-
-
-@given(st.lists(st.integers(-1, 4), max_size=30), st.integers(0, 3))
-def test_rows_have_the_fields_of_their_codes(codes: list[int], fields: int) -> None:
-    values = np.arange(8 * fields, dtype=np.uint64).reshape(fields, 8) + np.uint64(1)
-    present = values % np.uint64(3) > 0
-    spread, has = native.spread_fields(np.array(codes, np.int64), values, present)
-    for field in range(fields):
-        assert has[field].tolist() == [code >= 0 and bool(present[field, code]) for code in codes]
-        assert spread[field].tolist() == [
-            int(values[field, code]) if code >= 0 and present[field, code] else 0 for code in codes
-        ]
-
-
 @pytest.mark.parametrize("place", [-(10**12), -1, 0, 7, 10**12])
 def test_places_outside_of_the_bytes_fit_nothing(place: int) -> None:
     text = Text(b":3:a.cpp : 1 : 123456789 us: [pid:1 tid: 0x7f00000000a0] hipA ( ) \n")
     at = np.array([place, len(text.raw) - 4, 2**62])
-    assert native.find_pairs(text.bytes, at, at + 50, 50, b"m:").tolist() == [-1, -1, -1]
-    assert native.find_starts(text.bytes, at, at + 90, at[:1] * 0, at[:1] * 0, [b"SWq="])[1].tolist() == [-1, -1, -1]
     empty = native.hash_spans(text.bytes, at * 0, at * 0)
     assert native.hash_spans(text.bytes, at, at + 9).tolist() == empty.tolist()
-    assert Shapes().read(text, at * 0, at, at * 0 + 5).rest.tolist() == [0, 1, 2]
-
-
-def test_a_text_that_ends_before_it_begins_has_no_shape() -> None:
-    shapes = Shapes()
-    shapes.learn(0, b"value 5\n", [Span("value", 6, 7)])
-    text = Text(b"value 5\n" * 2)
-    at = _places(text, [0, 0, 8])
-    assert shapes.read(text, at * 0, at, np.array([7, -1, -(2**40)])).rest.tolist() == [1, 2]
-
-
-def test_a_text_is_not_found_behind_the_end_of_its_line() -> None:
-    text = Text(b"HWq=1, wptr=5\nHWq=1\n, wptr=5\n")
-    at, end = _places(text, [0, 14]), _places(text, [13, 19])
-    _, found, hits = native.find_starts(text.bytes, at, end, np.array([5]), np.array([0]), [b", wptr="])
-    assert (found.tolist(), hits.tolist()) == ([0, -1], [1])
-    _, found, _ = native.find_starts(text.bytes, at, end + 20, np.array([6]), np.array([0]), [b", wptr="])
-    assert found.tolist() == [-1, 0]
 
 
 def test_a_kernel_of_another_source_is_not_used(tmp_path: Path) -> None:
@@ -369,24 +230,25 @@ def test_what_becomes_an_event_is_listed(rows: list[tuple[int, int, bool, bool, 
     assert found.tolist() == [row for row in range(len(rows)) if is_event(row) and not held[row]]
 
 
-@given(st.lists(st.booleans(), max_size=40))
-def test_the_rows_that_are_kept_stay_in_order(kept: list[bool]) -> None:
-    number = np.arange(len(kept))
-    first, second = native.keep_rows(np.array(kept, np.bool_), number, 3 * number)
-    assert first.tolist() == [row for row in range(len(kept)) if kept[row]]
-    assert second.tolist() == (3 * first).tolist()
+_FLAGS = {
+    "IS_TORN": tokens.IS_TORN, "IS_ROCR": tokens.IS_ROCR, "IS_INCOMPLETE": tokens.IS_INCOMPLETE,
+    "FLAG_TORN": int(Flag.TORN), "FLAG_CUT": int(Flag.CUT), "HIP_LAYER": LAYERS.index("hip"),
+}  # fmt: skip
 
 
 def test_vocabularies_are_those_of_python() -> None:
     source = "".join(path.read_text() for path in _SOURCES)
-    kinds = re.search(r"enum \{ (ENTER = .*?) \};", source)
+    kinds = re.search(r"enum \{ (OTHER, .*?) \}; /\* `messages.Kind`", source)
     assert kinds
-    told = dict(part.split(" = ") for part in kinds[1].split(", "))
-    assert told == {name: str(getattr(Kind, name)) for name in told}
+    assert {name: getattr(Kind, name) for name in kinds[1].split(", ")} == {
+        name: number for number, name in enumerate(kinds[1].split(", "))
+    }
     assert f"enum {{ OPEN = {OPEN}, NO_EXIT = {NO_EXIT} }};" in source
-    assert f'returned[] = "{(RETURNED + SUCCESS).decode()}";' in source
-    assert f"MOST_NUMBERS = {native.MOST_NUMBERS} }};" in source
-    assert f"LITERAL_BYTES = {native.LITERAL_BYTES} }};" in source
+    for name, values in _FLAGS.items():
+        assert f"{name} = {values}" in source
+    lists = re.search(r"enum { (TEXTS, .*?) };", source)
+    assert lists
+    assert lists[1].lower().split(", ") == list(tokens.LISTS)
 
 
 _SANITIZED = """

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr import native
@@ -71,26 +69,7 @@ def test_groups_are_counted_and_spanned(rows: list[tuple[int, int, int, bool]], 
 _MOMENT = st.tuples(st.integers(0, 4) | _NEAR, st.sampled_from([0, 1, 2**16 - 1]), _NEAR)
 
 
-@given(st.lists(_MOMENT, max_size=12))
-def test_rows_that_are_not_in_order_take_their_places_among_themselves(rows: list[tuple[int, int, int]]) -> None:
-    at, file, offset = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((int, np.uint16, int)))
-    found = native.find_unordered(at, file, offset).tolist()
-    assert found == [
-        n for n, row in enumerate(rows) if any(one > row for one in rows[:n]) or any(one < row for one in rows[n + 1 :])
-    ]
-    placed = dict(enumerate(rows)) | dict(zip(found, sorted(rows[n] for n in found), strict=True))
-    assert list(placed.values()) == sorted(rows)
-
-
 _KEYS = st.lists(st.integers(-5, 60), max_size=40)
-
-
-@given(_KEYS, _KEYS)
-def test_keys_are_found_where_bisection_finds_them(keys: list[int], wanted: list[int]) -> None:
-    keys.sort()
-    assert native.search_near(np.array(keys, int), np.array(wanted, int)).tolist() == [
-        sum(key < one for key in keys) for one in wanted
-    ]
 
 
 _SIDE = st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 9), st.booleans()), max_size=20)
@@ -137,43 +116,8 @@ def test_the_first_row_of_a_key_is_found(keys: list[int], wanted: list[int]) -> 
     assert found.to_pylist() == [3 * keys.index(one) if one >= 0 and one in keys else None for one in wanted]
 
 
-def _is_unsure(group: list[int], lines: list[tuple[int, int, int | None, int | None]]) -> list[bool]:
-    """Ask of lines: offset, time, end offset, duration."""
-    offset, at = (np.array([line[i] for line in lines], np.int64) for i in (0, 1))
-    ends = (_column([line[i] for line in lines], pa.int64(), 3) for i in (2, 3))
-    threads = max(group, default=-1) + 1
-    return [bool(one) for one in native.find_unsure(np.array(group, np.uint8), threads, offset, at, *ends)]
-
-
 _LINE = st.tuples(st.integers(0, 1), st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 12),
                   st.none() | st.integers(0, 6))  # fmt: skip
-
-
-@settings(max_examples=500)
-@given(st.lists(_LINE, max_size=8))
-def test_a_thread_that_is_sure_is_in_order(rows: list[tuple[int, int, int, int | None, int | None]]) -> None:
-    rows = sorted(rows, key=lambda row: row[2])
-    unsure = _is_unsure([row[0] for row in rows], [row[1:] for row in rows])
-    for thread, is_unsure in enumerate(unsure):
-        own = [row[1:] for row in rows if row[0] == thread]
-        begins = [(offset, at) for offset, at, _, _ in own]
-        ends = [(end, at + lasted) for _, at, end, lasted in own if end is not None and lasted is not None]
-        falls = any(one[0] > other[0] for one, other in itertools.pairwise(begins))
-        crossed = any((end[0] - line[0]) * (end[1] - line[1]) < 0 for end in ends for line in begins)
-        assert is_unsure or not (falls or crossed)
-
-
-def test_calls_that_nest_are_sure_up_to_a_depth() -> None:
-    nested = [(n, n, 100 - n, 100 - 2 * n) for n in range(16)]
-    behind = [(101, 101, 105, 4), (102, 103, None, None), (106, 106, None, 1)]
-    assert _is_unsure([0] * 19, nested + behind) == [False]
-    assert _is_unsure([0] * 17, [*nested, (16, 16, 84, 68)]) == [True]
-    # A line in the last call by its place, and behind it by its time; and the other way round.
-    assert _is_unsure([0, 0, 1, 1], [(0, 0, 9, 5), (4, 7, None, None)] * 2) == [True, True]
-    assert _is_unsure([0, 0, 1, 1], [(0, 0, 9, 5), (10, 4, None, None), (0, 4, 9, 5), (5, 5, None, None)]) == [
-        True,
-        False,
-    ]
 
 
 def test_values_of_another_width_are_refused() -> None:

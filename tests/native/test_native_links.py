@@ -114,40 +114,7 @@ def test_marked_rows_that_follow_one_another_end_behind_the_last() -> None:
     assert after.tolist() == [30, 30, 30, 30, 40, native.NO_MOMENT, native.NO_MOMENT]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(-1, 4)), max_size=12), st.integers(0, 9))
-def test_groups_whose_indexes_leave_numbers_out_are_broken(rows: list[tuple[int, int | None]], skipped: int) -> None:
-    index = pa.array([None] * skipped + [index for _, index in rows], pa.int64())[skipped:]
-    broken = native.find_breaks(np.array([group for group, _ in rows], np.uint8), 3, index)
-    for group in range(3):
-        shown = [index for other, index in rows if other == group and index is not None]
-        assert broken[group] == (shown != list(range(len(shown))))
-
-
 _VALUES = st.lists(st.none() | st.integers(0, 9), max_size=20)
-
-
-@given(st.lists(st.integers(0, 2), max_size=20), _WIDTHS)
-def test_rows_before_are_those_of_their_group(groups: list[int], width: type[np.integer]) -> None:
-    known = [max((n for n in range(row) if groups[n] == own), default=-1) for row, own in enumerate(groups)]
-    assert native.find_previous(np.array(groups, width), 3).tolist() == known
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(0, 9)), max_size=20),
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=10),
-    st.integers(0, 9),
-)
-def test_the_next_lower_and_higher_values_are_found(
-    rows: list[tuple[int, int | None]], asked: list[tuple[int, int]], skipped: int
-) -> None:
-    column = pa.array([None] * skipped + [value for _, value in rows], pa.int64())[skipped:]
-    group, whose = (np.array([number for number, _ in side], np.uint8) for side in (rows, asked))
-    sides = native.find_beside(group, 3, column, whose, np.array([value for _, value in asked], np.int64))
-    below, above = ([None if row < 0 else rows[row] for row in side.tolist()] for side in sides)
-    for (number, value), lower, higher in zip(asked, below, above, strict=True):
-        own = [mine for other, mine in rows if other == number and mine is not None]
-        assert lower == next(((number, v) for v in sorted(own, reverse=True) if v < value), None)
-        assert higher == next(((number, v) for v in sorted(own) if v > value), None)
 
 
 @given(_VALUES, st.sets(st.integers(0, 9)), st.integers(0, 9))

@@ -38,33 +38,32 @@ def _change(path: Path, keys: tuple[Any, ...], value: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "says"),
     [
-        (("files",), {}, ""), (("files",), 7, "files is no list"), (("files", 0), "raw/a", r"files\[0\] is no object"),
-        (("files", 3, "size"), None, r"files\[3\] has no size"),
-        (("files", 0, "file"), -1, r"files\[0\] has a wrong file"),
-        (("files", 1, "path"), 5, r"files\[1\] has a wrong path"),
-        (("processes", 0, "pid"), 1e30, r"processes\[0\] has a wrong"),
-        (("processes", 0, "namespace_pid"), "7", r"processes\[0\] has a wrong namespace_pid"),
-        (("timens_offsets",), {"monotonic": "far"}, "timens_offsets has a wrong monotonic"),
-        (("event_cost",), {"added_ns": [1]}, "event_cost has no right added_ns"),
-        (("event_cost",), {"added_ns": 1, "recorded_ns": 1}, "event_cost has no right alone_ns"),
-        (("overhead_ratios",), {"high": "x"}, "overhead_ratios has a wrong high"),
-        (("processes", 0, "exe"), 7, r"processes\[0\] has a wrong exe"),
-        (("losses",), [{"source": "a", "reason": "b", "path": []}], r"losses\[0\] has a wrong path"),
-        (("plan", "late"), [{"library": "a", "pid": 1, "probes": [7]}], r"plan.late\[0\].probes holds what is no text"),
+        (("files",), {}, "files is no list"), (("events",), "x", "events is no whole"),
+        (("state",), [1], "state is no text"),
+        (("files",), 7, "files is no list"), (("files", 0), "raw/a", r"files\[0\] is no object"),
+        (("files", 3, "size"), None, r"files\[3\].size is missing"),
+        (("files", 0, "file"), -1, r"files\[0\].file is no whole number"),
+        (("files", 1, "path"), 5, r"files\[1\].path is no text"),
+        (("processes", 0, "pid"), 1e30, r"processes\[0\].pid is no whole"),
+        (("processes", 0, "namespace_pid"), "7", r"processes\[0\].namespace_pid is no whole"),
+        (("timens_offsets",), {"monotonic": "far"}, "timens_offsets.monotonic is no whole"),
+        (("event_cost",), {"added_ns": [1]}, "event_cost.added_ns is no whole"),
+        (("event_cost",), {"added_ns": 1, "recorded_ns": 1}, "event_cost.alone_ns is missing"),
+        (("overhead_ratios",), {"high": "x"}, "overhead_ratios.high is no number"),
+        (("processes", 0, "exe"), 7, r"processes\[0\].exe is no text"),
+        (("losses",), [{"source": "a", "reason": "b", "path": []}], r"losses\[0\].path is no text"),
+        (("plan", "late"), [{"library": "a", "pid": 1, "probes": [7]}], r"plan.late\[0\].probes\[0\] is no text"),
         (("wanted", "ranges"), -3, "wanted.ranges is no list"),
         (("plan", "instances"), 1, "plan.instances is no list"),
-        (("plan", "instances", 0), {"name": "a"}, r"plan.instances\[0\] has no clock"),
+        (("plan", "instances", 0), {"name": "a"}, r"plan.instances\[0\].clock is missing"),
         (("plan", "instances", 0, "events", 0), "a", r"plan.instances\[0\].events\[0\] is no object"),
-        (("plan", "probes", 0, "instance"), [7], r"plan.probes\[0\] has a wrong instance"),
-        (("plan", "absent"), [{"what": "a"}], r"plan.absent\[0\] has no why"),
-        (("plan",), [1], "plan is no object"), (("warnings",), [None], "warnings holds what is no text"),
+        (("plan", "probes", 0, "instance"), [7], r"plan.probes\[0\].instance is no text"),
+        (("plan", "absent"), [{"what": "a"}], r"plan.absent\[0\].why is missing"),
+        (("plan",), [1], "plan is no object"), (("warnings",), [None], r"warnings\[0\] is no text"),
     ],
 )  # fmt: skip
 def test_a_damaged_description_is_named(capture: Path, keys: tuple[Any, ...], value: Any, says: str) -> None:
     _change(capture / "capture.json", keys, value)
-    if not says:
-        Capture.open(capture)
-        return
     with pytest.raises(CaptureError, match=says) as error:
         correlate(capture)
     assert "capture.json is damaged" in str(error.value) and error.value.next_step
@@ -72,7 +71,10 @@ def test_a_damaged_description_is_named(capture: Path, keys: tuple[Any, ...], va
 
 @pytest.mark.parametrize(
     ("plan", "says"),
-    [([1], r"nodes\[0\].plan is no object"), ({"late": [{"library": "a"}]}, r"nodes\[0\].plan.late\[0\] has no pid")],
+    [
+        ([1], r"nodes\[0\].plan is no object"),
+        ({"late": [{"library": "a"}]}, r"nodes\[0\].plan.late\[0\].pid is missing"),
+    ],
 )
 def test_a_damaged_plan_of_a_node_is_named(capture: Path, plan: Any, says: str) -> None:
     node = {"node": "a", "used": {}, "capture": "a", "shift_ns": 0, "placed_by": "own_clock", "plan": plan}

@@ -152,7 +152,7 @@ def summarize_graphs(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFra
         launches, events: the tables.
 
     Returns: process, stream, calls, dispatches, other_packets (barriers and copies), dispatches_p50 (of a call), all
-        three null where no packet of these calls is recorded (the level of the log may be too low); total_ns to max_ns
+        three null if no packet of these calls is recorded (the level of the log may be too low); total_ns to max_ns
         (of the calls), per_dispatch_ns (total_ns by the dispatches of the calls whose end is known).
     """
     calls = _count_packets(launches, events)

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 # Steps of a launch in causal order; the edges between them need no row in `links`.
 STEPS = ("call_event", "command_event", "event", "doorbell_event", "gpu_event")
 _ALL_STEPS = (*STEPS, "announce_event")
-# More rows than this are no chain that anyone can read.
+# Maximum number of rows of a chain.
 _MAX_ROWS = 500
 
 
@@ -25,7 +25,7 @@ class _Members:
     """Hold what belongs to the chain of an event.
 
     Args:
-        root: the outermost HIP call; None where it is not known.
+        root: the outermost HIP call; None = unknown.
         events: ids of its rows in `events`.
         launches: rows of `launches`.
         links: rows of `links` that touch them.
@@ -38,10 +38,7 @@ class _Members:
 
 
 def find_members(tables: Tables, event: int, max_rows: int = _MAX_ROWS) -> _Members | None:
-    """Return what belongs to the chain of an event; None when there is no such event.
-
-    A packet has its own launch; a HIP call has everything that it caused.
-    """
+    """Return the members of an event's chain: its launch, or all that a HIP call caused; None without such an event."""
     own = read_events(tables, [event])
     if not own:
         return None
@@ -55,7 +52,7 @@ def find_members(tables: Tables, event: int, max_rows: int = _MAX_ROWS) -> _Memb
         members.add(root)
     if not narrow:
         members |= _same_chain(tables, event if root is None else root, max_rows)
-    # Only what hangs on the asked event itself may widen the chain, else one signal pulls in everything.
+    # Only links of the event itself widen the chain, else one signal would pull in everything.
     members |= {e for k in _links(tables, {event}, max_rows) for e in (k["from_event"], k["to_event"])}
     return _Members(root, members, launches, _links(tables, members, max_rows))
 
@@ -100,7 +97,7 @@ def read_events(tables: Tables, events: Iterable[int]) -> list[Row]:
 
 
 def _same_chain(tables: Tables, root: int, max_rows: int) -> set[int]:
-    # A second sight of a call is no step of its own.
+    # A call that two tracers recorded is one step.
     same = ((pl.col("chain") == root) | (pl.col("parent") == root)) & is_counted()
     return set(tables("events").filter(same).select("event").head(4 * max_rows).collect()["event"])
 
@@ -109,7 +106,7 @@ def _launches(tables: Tables, event: int, row: Row, max_rows: int) -> list[Row]:
     steps = pl.any_horizontal(pl.col(c) == event for c in _ALL_STEPS)
     table = tables("launches")
     found = list(table.filter(steps).head(max_rows).collect().iter_rows(named=True))
-    # A store announces every packet before it; those that it was made for say more.
+    # A store announces every packet before it; prefer the packets with this store as their own.
     found = [r for r in found if any(r[c] == event for c in STEPS)] or found
     if found or row["chain"] is None:
         return found

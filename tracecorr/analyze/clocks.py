@@ -1,4 +1,4 @@
-"""How was each clock brought to CLOCK_MONOTONIC, and how well is that known?"""
+"""How each clock was mapped to CLOCK_MONOTONIC, and with which error."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tracecorr.analyze.values import render_ns
 from tracecorr.clock.steps import UNTIMED
 from tracecorr.model.kinds import Flag
 
-# How far the bounds of a piece lie apart where they are widest: where only its sides are told, no farther than both.
+# Width of the bounds of a piece where they are widest; without it, the sum of both sides.
 WIDTH_NS = pl.coalesce("width_ns", pl.col("lo_ns") + pl.col("hi_ns"))
-# Lines whose ends are no farther apart go on from each other.
+# Largest step between two pieces that continue each other.
 _ROUNDED_NS = 2
 
 
 def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per stretch of the clock map without a step, which may be many lines.
+    """Return one row per stretch of the clock map without a step, which may be many pieces.
 
-    `error_ns` is the width of its bounds, `rate_ppb` the mean of the lines' rates. `from_ns` is on CLOCK_MONOTONIC like
-    the times of events, where the map has it on the source's clock.
+    `error_ns` is the width of its bounds, `rate_ppb` the mean rate of the pieces. `from_ns` is on CLOCK_MONOTONIC, like
+    the times of events; in the map it is on the source's clock.
     """
     span = pl.col("to_ns") - pl.col("from_ns")
     return collect(
@@ -47,7 +47,7 @@ def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _number_stretches(clock_map: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the pieces in order, with the step from the end of the one before, and the number of their stretch."""
+    """Return the pieces in order, with the step from the piece before, and the number of their stretch."""
     before = (pl.col(name).shift(1) for name in ("from_ns", "to_ns", "offset_ns", "rate_ppb"))
     first, last, offset, rate = before
     told = offset + (rate * 1e-9 * (pl.col("from_ns") - first)).round().cast(pl.Int64)
@@ -69,21 +69,21 @@ def find_untimed(clock_map: pl.LazyFrame) -> list[str]:
 
 
 def find_step_ns(clock_map: pl.LazyFrame) -> int:
-    """Return how far a duration in the kernel trace may lie from the truth because its clock moves in large steps."""
+    """Return the error of a duration in the kernel trace because of a clock with large steps."""
     is_coarse = pl.col("source").cast(pl.String) == "ftrace:uptime"
     return 2 * 10_000_000 if collect(clock_map.select(is_coarse.any())).item() else 0
 
 
 def describe_durations(clock_map: pl.LazyFrame) -> str:
-    """Return, in words, what durations of the kernel trace are worth; empty where they are as its stamps."""
+    """Return, in words, the error of durations in the kernel trace; empty if they are those of its stamps."""
     untimed, step_ns = find_untimed(clock_map), find_step_ns(clock_map)
-    coarse = f"durations are known to {render_ns(step_ns)}, by the clock of the trace" if step_ns else ""
-    lost = f"durations are unknown: {', '.join(untimed)} counts steps that are no nanoseconds" if untimed else ""
+    coarse = f"durations have an error of {render_ns(step_ns)}, the steps of the trace's clock" if step_ns else ""
+    lost = f"durations are unknown: {', '.join(untimed)} does not count nanoseconds" if untimed else ""
     return "; ".join(filter(None, (lost, coarse, describe_fitted_rate(clock_map))))
 
 
 def describe_fitted_rate(clock_map: pl.LazyFrame) -> str:
-    """Return, in words, by how much durations of the kernel trace are scaled; empty where no pairs fitted its rate."""
+    """Return, in words, how durations of the kernel trace are scaled; empty if no rate was fitted by pairs."""
     source, method = (pl.col(c).cast(pl.String) for c in ("source", "method"))
     fitted = _number_stretches(clock_map.filter(source.str.starts_with("ftrace") & (method == "causal_pairs")))
     step = pl.col("step_ns").abs()
@@ -92,17 +92,17 @@ def describe_fitted_rate(clock_map: pl.LazyFrame) -> str:
         return ""
     carried = (
         f"the rate that was fitted to the trace's clock, up to {rate / 1000:.1f} ppm, that is {render_ns(rate)} "
-        "in each second"
+        "per second"
     )
     stepped = f"the steps of the trace's clock, up to {render_ns(step_ns)}" if step_ns else ""
     told = " and ".join(filter(None, (carried if rate else "", stepped)))
-    return f"durations are on the common clock: they carry {told}"
+    return f"durations are on the common clock: they include {told}"
 
 
 def summarize_time_errors(events: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per source: how far the true start of its events may lie from `ts_ns`.
+    """Return one row per source: the width of the interval that holds the true start of its events.
 
-    This is the width of the whole interval: the clock's bounds and the steps of the printed time.
+    It consists of the clock's bounds and the step of the printed time.
     """
     width = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
     unaligned = pl.col("flags").fill_null(0) & int(Flag.UNALIGNED) > 0

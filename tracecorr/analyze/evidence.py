@@ -76,7 +76,7 @@ class Thresholds:
 
 
 class Excuse(NamedTuple):
-    """Say why a trace cannot show what a queue needs, what helps, and of which processes or queues that is so."""
+    """Hold why a trace cannot show something, the remedy, and the processes or queues for which that holds."""
 
     reason: str
     remedy: str
@@ -84,7 +84,7 @@ class Excuse(NamedTuple):
 
 
 def find_excuse(rows: pl.DataFrame, excuses: Sequence[Excuse]) -> tuple[Excuse | None, pl.DataFrame]:
-    """Return the excuse that covers the last of `rows`, None where some are left without any, and those left."""
+    """Return the excuse after which all `rows` are excused (None if some are not), and the rows left."""
     for excuse in excuses:
         left = rows.join(excuse.hidden, on=excuse.hidden.columns, how="anti", nulls_equal=True)
         if left.is_empty():
@@ -93,18 +93,18 @@ def find_excuse(rows: pl.DataFrame, excuses: Sequence[Excuse]) -> tuple[Excuse |
     return None, rows
 
 
-# Layers with few rows; packets, doorbells, calls and commands are asked for one by one.
+# Layers with few rows.
 _KERNEL_LAYERS = ("ioctl", "kfd", "mqd", "drm_sched", "hqd")
 
 
 class Evidence:
-    """Give judges the parts of a capture.
+    """Give the tables of a capture and what is computed from them.
 
     Args:
         tables: gives the table of a capture by its name.
         thresholds: limits that verdicts judge by.
         info: contents of capture.json.
-        nodes: of a dataset, what gives the tables of each node; empty for a capture.
+        nodes: of a dataset: node -> what gives its tables; empty for a capture.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Evidence:
         return [(node, Evidence(tables, self.thresholds, told.get(node))) for node, tables in self._nodes.items()]
 
     def by_node(self, answer: Callable[[Evidence], pl.DataFrame]) -> pl.DataFrame:
-        """Return the answers of the nodes of a dataset, with `node` in front; of a capture, or a single node, its own.
+        """Return the answers of all nodes of a dataset, with a column `node`; else the answer of the capture.
 
         Args:
             answer: returns the answer of one capture.
@@ -212,13 +212,13 @@ class Evidence:
 
     @cached_property
     def only_logged(self) -> pl.DataFrame:
-        """Return the processes (one column) that only a HIP log knows: what they asked of the driver was not seen."""
+        """Return the processes (one column) that only a HIP log knows: their ioctls were not recorded."""
         logged = pl.col("log_pid").is_not_null() & pl.col("pid").is_null()
         return self.tables("processes").filter(logged).select("process").collect()
 
     @cached_property
     def nameless(self) -> pl.DataFrame:
-        """Return the process (one column, null) of rows of a log that names none."""
+        """Return the process (one column, null) of logs that name none."""
         return pl.DataFrame({"process": [None]}, schema={"process": self.queues.schema["process"]})
 
     @cached_property
@@ -261,7 +261,7 @@ class Evidence:
 
     @cached_property
     def active_span(self) -> tuple[int, int] | None:
-        """Return first and last time at which HIP submitted packets or made queues; None where it did not."""
+        """Return first and last time at which HIP submitted packets or made queues; None if it did not."""
         times = self.tables("launches").select(
             low=pl.min_horizontal(pl.col("call_ns").min(), pl.col("packet_ns").min()),
             high=pl.max_horizontal(pl.col("return_ns").max(), pl.col("packet_ns").max()),
@@ -274,7 +274,7 @@ class Evidence:
     def losses_of(self, *sources: str) -> int:
         """Return how many spans of lost records these sources have while HIP was active.
 
-        What lacks before a log's first line leaves what follows as it is: claims are about what is there.
+        Lines missing before the first line of a log do not count: they do not affect what follows.
         """
         spans = self.tables("losses").filter(pl.col("source").cast(pl.String).is_in(sources) & ~LACKS_HEAD)
         if self.active_span is not None:
@@ -292,9 +292,9 @@ class Evidence:
 
 
 def describe_coverage(coverage: Coverage | None) -> str:
-    """Return how much of the log the trace covers, from when to when and why; empty where that is all, or unknown.
+    """Return how much of the log the trace covers, from when to when and why; empty if that is all, or unknown.
 
-    Where the capture does not know why, only the records tell: a trace may have recorded on and seen nothing.
+    Without a known reason only the first and last record are known: the trace may have lasted longer.
     """
     if coverage is None or coverage.is_whole:
         return ""
@@ -314,7 +314,7 @@ def _tell_share(coverage: Coverage) -> str:
 
 
 def list_partial(evidence: Evidence) -> Iterator[str]:
-    """Yield what is said of the trace of a capture, or of each node of a dataset, that covers less than its log."""
+    """Yield, for a capture or each node of a dataset, how much of the log its trace covers, if not all."""
     if not evidence.parts:
         told = describe_coverage(evidence.coverage)
         yield from [told] if told else []
@@ -324,7 +324,7 @@ def list_partial(evidence: Evidence) -> Iterator[str]:
 
 
 def name_partial(evidence: Evidence) -> str:
-    """Return in a few words that what the trace counted is of a part of the log; empty where it is of all of it."""
+    """Return in a few words which part of the log the trace covers; empty if it covers all of it."""
     if evidence.parts:
         some = sum(1 for _ in list_partial(evidence))
         return f"the traces of {some} of {len(evidence.parts)} nodes cover a part of their logs" if some else ""
@@ -333,5 +333,5 @@ def name_partial(evidence: Evidence) -> str:
 
 
 def because(why: str) -> str:
-    """Return a reason in brackets; nothing where it is not known."""
+    """Return a reason in brackets; empty if there is none."""
     return f" ({why})" if why else ""

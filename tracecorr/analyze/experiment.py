@@ -49,8 +49,8 @@ def add_causes(finding: Finding, priorities: pl.DataFrame, cpus: int | None) -> 
 
     Args:
         finding: the verdict on the latency.
-        priorities: `priorities.summarize_priorities` of the captured rounds; empty where none was captured.
-        cpus: of the machine; None where they are not known.
+        priorities: `priorities.summarize_priorities` of the captured rounds; empty if none was captured.
+        cpus: of the machine; None if they are not known.
     """
     causes = [*_tell_refused(priorities, finding), *_tell_cpus(cpus, finding)]
     counts = {**finding.counts, **_count_refused(priorities)}
@@ -158,7 +158,7 @@ def _list_latencies(launches: pl.DataFrame, phase: str) -> npt.NDArray[np.int64]
 
 
 def _say_too_few(counts: Mapping[str, int], stamps: pl.DataFrame) -> tuple[str, str] | None:
-    """Return why there are too few launches to compare, and what helps; None where there are enough."""
+    """Return why there are too few launches to compare, and what helps; None if there are enough."""
     stamped = min(counts["launches_high_alone"], counts["launches_together"])
     if stamped < MIN_VALUES:
         return (
@@ -244,7 +244,7 @@ def list_overlaps(stamps: pl.DataFrame, rounds: str) -> pl.DataFrame:
 
 
 def describe_apart(stamps: pl.DataFrame, rounds: str) -> str:
-    """Return that rounds of both at once never had both at work, and what helps; empty where they had.
+    """Return that rounds of both at once never had both at work, and what helps; empty if they had.
 
     Args:
         stamps: launches.
@@ -327,7 +327,7 @@ def summarize_throughput(stamps: pl.DataFrame) -> pl.DataFrame:
     The time between the two, in which the second one is loaded and no one launches, is not counted.
 
     Returns: phase (apart where both were hardly at work at once), rounds, launches, beside (how many of them ran while
-        the other one was at work, null where they ran in turn), total_per_second.
+        the other one was at work, null if they ran in turn), total_per_second.
     """
     shared = _mark_beside(stamps).filter(pl.col("phase").is_in(["sequential", TOGETHER]))
     turn = pl.when(pl.col("phase") == "sequential").then("role")
@@ -388,7 +388,7 @@ def _list_own_pauses(stamps: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_limit(stamps: pl.DataFrame) -> int | None:
-    """Return the pause above which the low one counts as stopped; None where its own pauses are not known."""
+    """Return the pause above which the low one counts as stopped; None if its own pauses are not known."""
     own = _list_own_pauses(stamps)
     if own.height < MIN_VALUES:
         return None

@@ -8,14 +8,18 @@ from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, WORST_LEVELS
 from tracecorr.model.results import is_failed
 
+_COMPLAINT = (
+    "process", "severity", "message", "times", "call", "first_event", "first_ns", "last_ns", "name", "variants",
+)  # fmt: skip
+
 
 def summarize_complaints(tables: Tables) -> pl.DataFrame:
     """Return one row per process and message that the runtime printed as an error or warning, the worst first.
 
-    Messages that differ in numbers alone are one: `message` is then the first of them.
+    Messages that differ only in numbers are one row: `message` is the first of them.
 
     Returns: process, severity (`model.kinds.WORST_LEVELS`), message, times, call (the HIP call around the first one),
-        first_event, first_ns, last_ns, name (of the rows in `events`), variants (how many messages are one).
+        first_event, first_ns, last_ns, name (of the rows in `events`), variants (number of different messages).
     """
     fields = collect(
         tables("args")
@@ -44,18 +48,8 @@ def summarize_complaints(tables: Tables) -> pl.DataFrame:
             last_ns=pl.col("ts_ns").max(),
         )
         .sort("level", "first_event")
-        .select(
-            "process",
-            words.alias("severity"),
-            "message",
-            "times",
-            "call",
-            "first_event",
-            "first_ns",
-            "last_ns",
-            "name",
-            "variants",
-        )
+        .with_columns(severity=words)
+        .select(_COMPLAINT)
     )
 
 
@@ -64,7 +58,7 @@ def summarize_failures(events: pl.LazyFrame) -> pl.DataFrame:
 
     Returns: layer (`hip` or `ioctl`), name, result, times, first_event.
     """
-    # What a profiler timed again would count twice.
+    # Calls of a profiler would count twice.
     logged = pl.col("source").cast(pl.String).ne_missing("rocprof")
     asked = events.filter(pl.col("layer").is_in(["hip", "ioctl"]) & logged)
     asked = asked.select("event", *as_text("layer", "name", "result"))

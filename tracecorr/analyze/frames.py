@@ -16,7 +16,7 @@ _LARGEST = 2.0**62
 def percentile(value: pl.Expr, percent: int) -> pl.Expr:
     """Return a percentile by nearest rank: a value that occurred, of two values the smaller one for 50.
 
-    It is null where the value is so large that a quantile, a float, does not hold it.
+    It is null if the value is so large that a quantile, a float, does not hold it.
     """
     return value.quantile(percent / 100, "equiprobable").cast(pl.Int64, strict=False)
 
@@ -53,7 +53,7 @@ def spread_ns(took: pl.Expr, name: str) -> tuple[pl.Expr, ...]:
 def count_failed() -> tuple[pl.Expr, pl.Expr]:
     """Return the aggregates `errors`, rows that failed, and `not_yet`, rows that tell only of something not done.
 
-    Both are null where no row has a result.
+    Both are null if no row has a result.
     """
     result = pl.col("result").cast(pl.String)
     is_known = pl.when(result.count() > 0)
@@ -81,7 +81,7 @@ def add_gaps(spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         spans: columns start_ns, end_ns (not before the start), and `by`.
         by: the columns of the groups; null is a group.
 
-    Returns: `spans` with covered_ns, gap_ns (time since the last end before it; null where there is none).
+    Returns: `spans` with covered_ns, gap_ns (time since the last end before it; null if there is none).
     """
     ordered = spans.sort("start_ns", "end_ns", maintain_order=True)
     ordered = ordered.with_columns(_before=pl.col("end_ns").cum_max().shift(1).over(by))

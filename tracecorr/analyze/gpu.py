@@ -8,7 +8,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect, percentile, sum_overlaps
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers
-from tracecorr.link.event_args import attach_fields
+from tracecorr.link.events import attach_fields
 from tracecorr.link.rocprof import CORRELATION_RULE
 from tracecorr.model.sights import is_counted
 
@@ -241,10 +241,10 @@ def _summarize_gpu_busy(work: _GpuWork, *, is_lossy: bool) -> pl.DataFrame:
         is_lossy: whether lines of the log are lost, so that there may be packets that it does not show.
 
     Returns: work, gpu, agent, packets (null of a profile: how many there were is not known), timed, figures (`exact`,
-        `at least`, `of the profile`; null where none is timed), queues (of those timed), from_ns, to_ns (first start,
+        `at least`, `of the profile`; null if none is timed), queues (of those timed), from_ns, to_ns (first start,
         last end), span_ns, busy_ns (at least one ran), share (of the span), overlap_ns (packets of two queues and more
         ran at once), gaps (with nothing between), idle_ns (all of them), idle_p50_ns, idle_max_ns, unsubmitted_ns and
-        in_ring_ns (of them, see `gpu_gaps.add_waits`; null where one is not known), error_ns (how far a clock may move
+        in_ring_ns (of them, see `gpu_gaps.add_waits`; null if one is not known), error_ns (how far a clock may move
         all of these times together; null = unknown).
     """
     told = work.packets.group_by("work").agg(pl.col("gpu").is_null().any() & pl.col("gpu").is_not_null().any())

@@ -10,8 +10,8 @@ _SAME = ("queue", "pid", "vmid", "pq_base", "ring_bytes", "doorbell", "pipe_prio
 def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
     """Return one row per queue that a dump shows running (hqds), existing (mqds) or scheduled (rls).
 
-    The slots of all XCCs that serve a queue are one row. A property on which they disagree is null. Registers and
-    runlists name no process: theirs is that of the MQD with their doorbell and ring, where a dump of MQDs is there.
+    The slots of all XCCs of a queue are one row; properties on which they disagree are null. Registers and runlists
+    name no process: it is taken from the MQD with the same doorbell and ring, if MQDs were dumped.
 
     Args:
         hqd: rows of table `hqd`.
@@ -42,7 +42,7 @@ def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
 
 
 def _name_processes(hqd: pl.DataFrame) -> pl.DataFrame:
-    """Return `hqd` with the `pid` of slots and runlist entries; a doorbell that several processes had tells none."""
+    """Return `hqd` with the `pid` of slots and runlist entries; none for doorbells of several processes."""
     key = ["gpu_id", "doorbell"]
     mqds = hqd.filter(pl.col("dump").cast(pl.String) == "mqds").drop_nulls([*key, "pid"])
     told = mqds.group_by(key).agg(pl.col("pid", "pq_base").unique()).filter(pl.col("pid").list.len() == 1)

@@ -13,8 +13,8 @@ from tracecorr.read.kfd.ioctls import HANDLER_PREFIX
 def summarize_ioctls(events: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per ioctl on a KFD or DRM descriptor, the longest total first.
 
-    Returns: name, calls, errors and not_yet (of those whose result is known; null = of none), result_unknown (calls
-        whose result no record tells), total_ns, mean_ns, p95_ns, max_ns.
+    Returns: name, calls, errors and not_yet (of those with a known result; null = of none), result_unknown (calls
+        without a recorded result), total_ns, mean_ns, p95_ns, max_ns.
     """
     ioctls = events.filter(pl.col("layer").cast(pl.String) == "ioctl")
     return collect(
@@ -35,7 +35,7 @@ def explain_ioctls(events: pl.LazyFrame) -> str:
     wanted = events.filter(pl.col("layer").is_in(["ioctl", "kfd"]))
     rows = collect(wanted.select("event", "parent", "cmd", *as_text("layer", "name")))
     ioctls = rows.filter(pl.col("layer") == "ioctl")
-    # Only of a system call, or a probe on kfd_ioctl, the number of the request is recorded.
+    # The request number is recorded only by the system call or a probe on kfd_ioctl.
     bare = ioctls.filter(pl.col("cmd").is_null() & (pl.col("name") != "ioctl")).select(parent="event")
     has_calls = ioctls["cmd"].count() > 0
     inside = rows.filter((pl.col("layer") == "kfd") & pl.col("name").str.starts_with(HANDLER_PREFIX))
@@ -43,14 +43,14 @@ def explain_ioctls(events: pl.LazyFrame) -> str:
     handlers = bare.height - entries
     if not entries + handlers:
         return _BY_CALLS
-    least = f", of {handlers} that of the function in it" if handlers else ""
-    told = f"{entries + handlers} ioctls are known by functions of the driver alone, as no system call of their thread "
-    told += f"is traced: their time is that of kfd_ioctl{least}"
+    handler = f", for {handlers} of them that of the function in it" if handlers else ""
+    told = f"{entries + handlers} ioctls are known only from functions of the driver, without a traced system call of "
+    told += f"their thread: their time is that of kfd_ioctl{handler}"
     return f"{_BY_CALLS}; {told}" if has_calls else f"recorded: {told}"
 
 
 _BY_CALLS = (
-    "recorded: sys_enter and sys_exit of the trace, or a probe on kfd_ioctl where they are not traced; names are "
+    "recorded: sys_enter and sys_exit of the trace, or a probe on kfd_ioctl if they are not traced; names are "
     "derived from the request number"
 )
 
@@ -61,10 +61,10 @@ _ELSEWHERE = ("syscall", "ioctl", "doorbell", "hsa", "marker")
 def summarize_driver_events(events: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per function or event of the kernel trace, layer by layer, the most frequent first.
 
-    System calls, ioctls, doorbells and probes on libraries are left out: they have sections of their own. So are second
-    sights of a call that another tracer recorded, too.
+    System calls, ioctls, doorbells and probes on libraries have sections of their own. A call that two tracers recorded
+    counts once.
 
-    Returns: layer, name, rows, total_ns, mean_ns, p95_ns, max_ns (null where none of the rows has a duration).
+    Returns: layer, name, rows, total_ns, mean_ns, p95_ns, max_ns (null if no row has a duration).
     """
     return collect(
         events.filter((pl.col("source") == "ftrace") & ~pl.col("layer").is_in(_ELSEWHERE) & is_counted())
@@ -84,10 +84,10 @@ def summarize_evictions(events: pl.LazyFrame, args: pl.LazyFrame, processes: pl.
     Args:
         events, args, processes: the tables of a capture.
 
-    Returns: pid (host; null where the event is of no process), comm, gpu, name, trigger, events, total_ns and
-        longest_ns (null where it has no end by its nature), half_seen (how many whose start or end is not in the
-        recording: their time is not in total_ns), bytes (moved or unmapped), failed, first_ns. Stops of one process on
-        one GPU may overlap: total_ns counts such a time for each of them.
+    Returns: pid (host; null for events without a process), comm, gpu, name, trigger, events, total_ns and
+        longest_ns (null for events without an end), half_seen (start or end is not recorded: not in total_ns), bytes
+        (moved or unmapped), failed, first_ns. Evictions of one process on one GPU may overlap: total_ns counts each of
+        them.
     """
     mine = events.filter(pl.col("layer").cast(pl.String) == "smi")
     triggers = args.filter(pl.col("key").cast(pl.String) == "trigger").select("event", trigger="text")
@@ -116,10 +116,10 @@ def summarize_drm_jobs(jobs: pl.LazyFrame, *, timed: bool = True) -> pl.DataFram
 
     Args:
         jobs: the table `drm_jobs`.
-        timed: whether the clock of the trace shows times; where it does not, no duration is known.
+        timed: whether the clock of the trace counts nanoseconds; else no duration is known.
 
-    Returns: dev, ring, ring_kind, jobs, queued, run, done (how many of them were seen at each stage), processes (that
-        submitted; null where none of them is known), waited_p50_ns, waited_p95_ns, waited_max_ns (queued to run),
+    Returns: dev, ring, ring_kind, jobs, queued, run, done (jobs recorded at each stage), processes (that
+        submitted; null if unknown), waited_p50_ns, waited_p95_ns, waited_max_ns (queued to run),
         ran_p50_ns, ran_p95_ns, ran_max_ns (run to done).
     """
     times = {"waited": pl.col("run_ns") - pl.col("queued_ns"), "ran": pl.col("done_ns") - pl.col("run_ns")}

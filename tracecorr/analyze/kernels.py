@@ -35,8 +35,8 @@ def summarize_named(launches: pl.LazyFrame, kernels: pl.LazyFrame, events: pl.La
 def summarize_kernels(launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per kernel that was dispatched, the most dispatched first.
 
-    GPU times are null where no source recorded them: they are never guessed from host times.
-    Dispatches whose kernel is not known come as one row with the name `(unknown)`. `streams` is null where the log
+    GPU times are null if no source recorded them: they are never guessed from host times.
+    Dispatches whose kernel is not known come as one row with the name `(unknown)`. `streams` is null if the log
     names the stream of none of them (`streams.NO_STREAM_NAMES`).
     """
     return _name(_count(launches), kernels)

@@ -10,7 +10,7 @@ from tracecorr.analyze.calls import list_graph_calls, list_setup_calls, name_kin
 from tracecorr.analyze.frames import collect, describe_ns, percentile, total
 from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 
-# The row of `events` that has the clock, and so the error, of each moment of a launch.
+# Column with the event that has the clock, and so the error, of each time of a launch.
 _TOLD_BY = {
     "call_ns": "call_event",
     "return_ns": "call_event",
@@ -53,10 +53,10 @@ def add_errors(launches: pl.DataFrame, events: pl.LazyFrame, moments: Sequence[s
 
 
 def gap_error(start: str, end: str) -> pl.Expr:
-    """Return how far the true time from moment `start` to `end` may lie from theirs, to either side; null = unknown.
+    """Return the largest error of the time from `start` to `end`, to either side; null = unknown.
 
-    Both ends of a span of the GPU have one clock, whose shift its duration does not carry. Lines of the log have one
-    clock, too; what remains is the step of its stamps.
+    Both ends of a span of the GPU have one clock, so that its shift cancels. So do lines of the log; what remains is
+    the step of their stamps.
     """
     first, last = _TOLD_BY[start], _TOLD_BY[end]
     if first == last == "gpu_event":
@@ -69,11 +69,11 @@ def gap_error(start: str, end: str) -> pl.Expr:
 
 
 def widest(error: pl.Expr) -> pl.Expr:
-    """Return the aggregate: the largest error of the rows; null where that of one row is unknown."""
+    """Return the aggregate: the largest error of the rows; null if one is unknown."""
     return pl.when(error.is_not_null().all()).then(error.max())
 
 
-# (stage, from, to, how its two ends were joined, whether the doorbell's own evidence limits it)
+# (stage, from, to, evidence of the join of both ends, whether the evidence of the doorbell limits it)
 _STAGES = (
     ("call to packet", "call_ns", "packet_ns", DERIVED, False),
     ("call to doorbell", "call_ns", "doorbell_ns", DERIVED, True),
@@ -88,11 +88,10 @@ _STAGES = (
 
 
 def summarize_latency(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per stage, kind of packet and evidence, in the order of the path; those of graphs apart.
+    """Return one row per stage, kind of packet and evidence, in the order of the path; graphs are separate kinds.
 
-    A negative time is shown as it is: a barrier's doorbell is stored before its log line is
-    written. `evidence` is that of the weaker of the join and the doorbell; `error_ns` is how far the time of the
-    packet that is known worst may lie from the truth, to either side: null = unknown.
+    Negative times are real: a barrier's doorbell is stored before its log line is written. `evidence` is the weaker of
+    join and doorbell; `error_ns` is the largest error of a packet, to either side: null = unknown.
 
     Args:
         launches, events: the tables.
@@ -108,7 +107,7 @@ def summarize_latency(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFr
 
 def _summarize_stage(rows: pl.DataFrame, order: int) -> pl.DataFrame:
     stage, start, end, join, of_doorbell = _STAGES[order]
-    # A store that a graph launch shares is derived: it was seen, but its value is that of a later packet.
+    # A store shared by a graph launch is derived: its value is that of a later packet.
     weaker = pl.lit(of_doorbell) & (pl.col("doorbell") != RECORDED)
     evidence = pl.when(weaker).then("doorbell").otherwise(pl.lit(join))
     times = rows.lazy().select(
@@ -129,7 +128,7 @@ def _summarize_stage(rows: pl.DataFrame, order: int) -> pl.DataFrame:
     )
 
 
-# Stretches that follow one another from the HIP call to the return; where a moment is not known its stretch is null.
+# Consecutive stretches from the HIP call to the return; null if one of the times is unknown.
 _STRETCHES = (
     ("hip", "call_ns", "enqueue_ns"),
     ("command", "enqueue_ns", "packet_ns"),
@@ -141,23 +140,23 @@ _STRETCHES = (
 )
 # They make up the time from call to return.
 _IN_CALL = ("hip", "command", "doorbell", "return")
-# What all dispatches of a call share.
+# Columns that all dispatches of a call share.
 _OF_THE_CALL = ("hip_ns", "command_ns", "return_ns", "whole_ns", "kernel_mode_ns")
 
 
 def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None) -> pl.LazyFrame:
-    """Return one row per dispatch, in the order of `event`: the time that each layer took on its way.
+    """Return one row per dispatch, in the order of `event`: the time by layer.
 
     Args:
         launches, events: the tables.
-        setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
+        setup_calls: result of `list_setup_calls`; None = computed here.
 
-    Returns: event, call_event, kernel, queue, phase (`graph` where the call launched a graph, `setup` where it made a
-        queue, loaded code or allocated memory, `unknown` where it is not known, else `steady`), hip_ns, command_ns,
+    Returns: event, call_event, kernel, queue, phase (`graph` if the call launched a graph, `setup` if it created a
+        queue, loaded code or allocated memory, `unknown` without a known call, else `steady`), hip_ns, command_ns,
         doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns, whole_ns (from the call to its return) and
-        kernel_mode_ns (system calls inside the HIP call; null where no trace tells what was inside calls, where one of
-        them was half seen, or where the call is not known). What a graph launch took as a whole (`graphs`) is no time
-        of one of its dispatches: there hip_ns, command_ns, return_ns, whole_ns and kernel_mode_ns are null.
+        kernel_mode_ns (system calls inside the HIP call; null without a trace, with a half-seen system call, or with an
+        unknown call). For graphs hip_ns, command_ns, return_ns, whole_ns and kernel_mode_ns are null: a graph launch is
+        not the time of one dispatch.
     """
     calls = list_setup_calls(events) if setup_calls is None else setup_calls
     graphs = list_graph_calls(events).select("call_event", phase=pl.lit("graph"))
@@ -218,7 +217,7 @@ def _summarize_layer(paths: pl.DataFrame, name: str) -> pl.DataFrame:
             total_ns=total(ns),
             mean_ns=ns.mean().round(0).cast(pl.Int64),
             **{f"p{q}_ns": percentile(ns, q) for q in (50, 95, 99)},
-            # Where a stretch is not known, such as a doorbell's, the others are not the whole.
+            # If a stretch is unknown, such as a doorbell's, the others are not the whole.
             share=(100 * ns.filter(inside).sum() / whole.filter(inside).sum()).fill_nan(None).round(1),
         )
         .collect()

@@ -14,7 +14,7 @@ _LINKS = {"call": "call_event", "command": "command_event", "queue": "queue", "s
 
 
 def summarize_launches(launches: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per kind of packet: how many, and how many have which link.
+    """Return one row per kind of packet: the number of packets, and of those with each link.
 
     `doorbell_recorded` counts packets whose doorbell store was traced (their own, or the one of their graph launch),
     `doorbell_inferred` those for which only an interval is known.
@@ -34,12 +34,12 @@ def summarize_launches(launches: pl.LazyFrame) -> pl.DataFrame:
 
 
 def count_packets(launches: pl.LazyFrame) -> int:
-    """Return how many packets the log shows: copies have no packet of their own."""
+    """Return the number of packets in the log; copies have no packet of their own."""
     return int(collect(launches.select((pl.col("kind").cast(pl.String) != "copy").sum())).item() or 0)
 
 
 def summarize_unlinked(launches: pl.LazyFrame) -> pl.DataFrame:
-    """Return why launches lack a link: one row per kind and reason, the most frequent first."""
+    """Return the first missing link of launches: one row per kind and reason, the most frequent first."""
     return collect(
         launches.filter(pl.col("unlinked_reason").is_not_null())
         .group_by(pl.col("kind").cast(pl.String), pl.col("unlinked_reason").cast(pl.String).alias("reason"))

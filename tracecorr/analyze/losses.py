@@ -15,7 +15,7 @@ LACKS_HEAD = (
 def summarize_losses(losses: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per source and CPU: spans with losses and the records lost in them.
 
-    `untold` counts the spans whose number of lost records the source does not tell.
+    `untold` counts the spans with an unknown number of lost records.
     """
     return collect(
         losses.with_columns(as_text("source"))
@@ -32,9 +32,7 @@ def summarize_losses(losses: pl.LazyFrame) -> pl.DataFrame:
 
 
 def count_at_least(losses: pl.DataFrame) -> int:
-    """Return how many of the lost records are what follows from those that are there, so that more may lack.
-
-    The log never tells how many of its lines are missing (`link.log_losses`).
+    """Return how many lost records are a lower bound: lost lines of the log are counted by the gaps that they leave.
 
     Args:
         losses: as `summarize_losses` returns them.

@@ -14,18 +14,18 @@ _NO_PROCESS = -1
 def summarize_memory(events: pl.LazyFrame, args: pl.LazyFrame | None = None) -> pl.DataFrame:
     """Return one row per process and kind of allocation of the HIP log.
 
-    An allocation ends with the first later `free` of its address, and where that line was lost with the next allocation
-    there; one that is never freed stays to the end. No line tells of the end of a lock. The line of one that ROCr
-    refused has no address on the device (rocdevice.cpp, hostLock): it holds no bytes.
+    An allocation ends with the first later `free` of its address, or with the next allocation there if that line was
+    lost. No line shows the end of a lock. The line of a refused lock has no address on the device (rocdevice.cpp,
+    hostLock): it has no bytes.
 
     Args:
         events: the table.
-        args: the table; without it refused locks are not known as such, and there is no column `refused`.
+        args: the table; without it there is no column `refused`.
 
-    Returns: process, kind, allocations (with those that were refused), refused (null but of locks), freed (whose `free`
-        is in the log), unsized (allocations whose size no line tells), bytes, largest_bytes, peak_bytes (held at once),
-        peak_at_ns; the last two, and freed, are null of locks, the last four where a size is not known. Bytes and what
-        follows from them are null where they are more than a whole number holds.
+    Returns: process, kind, allocations (including refused ones), refused (of locks, else null), freed (with a `free` in
+        the log), unsized (allocations without a size in the log), bytes, largest_bytes, peak_bytes (held at once),
+        peak_at_ns; the last two, and freed, are null for locks, the last four with `unsized` allocations, and sums if
+        they do not fit into Int64.
     """
     rows = collect(
         events.filter(pl.col("layer") == "memory")
@@ -64,7 +64,7 @@ def summarize_memory(events: pl.LazyFrame, args: pl.LazyFrame | None = None) -> 
 
 
 def _mark_refused(made: pl.DataFrame, args: pl.LazyFrame | None) -> pl.DataFrame:
-    """Return allocations with `is_refused`: ROCr gave a lock no address on the device; these have no bytes."""
+    """Return allocations with `is_refused`: locks without an address on the device; they have no bytes."""
     if args is None:
         return made.with_columns(is_refused=pl.lit(value=False))
     locks = made.filter(pl.col("kind") == "lock")["event"].implode()
@@ -75,7 +75,7 @@ def _mark_refused(made: pl.DataFrame, args: pl.LazyFrame | None) -> pl.DataFrame
 
 
 def _end_at_reuse(lives: pl.DataFrame) -> pl.DataFrame:
-    """Return allocations with `is_freed`, and their end where another one has got their address before any `free`."""
+    """Return allocations with `is_freed`, ended by the next allocation at their address if that precedes the `free`."""
     has_end = (pl.col("kind") != "lock") & pl.col("arg").is_not_null()
     at, ns = (pl.col(name).shift(-1).over("process", "arg", has_end) for name in ("at", "ts_ns"))
     known = lives.with_columns(next_at=pl.when(has_end).then(at), next_ns=ns)
@@ -88,7 +88,7 @@ def _end_at_reuse(lives: pl.DataFrame) -> pl.DataFrame:
 
 
 def _peaks(lives: pl.DataFrame) -> pl.DataFrame:
-    # Where an address is given out again, the one that had it ends first.
+    # The old allocation at an address ends before the new one begins.
     steps = pl.concat([
         lives.drop_nulls("free_at").select(
             "process", "kind", at="free_at", ts_ns="free_ns", step=-pl.col("size_bytes")
@@ -112,23 +112,20 @@ _STEPS = {
     "blit_staging_h2d": "blit kernel through staging, host to device",
     "blit_staging_d2h": "blit kernel through staging, device to host",
 }
-# Kernels by which CLR copies and fills without a copy engine (rocclr device/blitcl.cpp, ROCm 4.5 to 7.2). Others of its
-# own wait for a value, write one, or prepare a heap or a cooperative launch.
+# Kernels by which CLR copies and fills without a copy engine (rocclr device/blitcl.cpp, ROCm 4.5 to 7.2).
 BLIT_KERNELS = "^__amd_rocclr_(?:copy|fill)"
 
 
 def summarize_copies(events: pl.LazyFrame, launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per way and engine, the most bytes first.
+    """Return one row per path and engine, the most bytes first; each step of a copy through staging is a row.
 
-    A copy that goes through staging has a row of its own for each step.
-
-    Returns: path, engine (one-hot mask of the SDMA engine), copies, bytes (null where the log tells the size of some
-        of them not: rectangles, and all copies of ROCm 5.4), p50_bytes, observed_p50_ns (submission to the completion
-        that the host noticed), gpu_timed, gb_per_s (bytes by GPU time; null where no end is recorded).
+    Returns: path, engine (one-hot mask of the SDMA engine), copies, bytes (null if the log has no size for some
+        of them: rectangles, and all copies of ROCm 5.4), p50_bytes, observed_p50_ns (submission to the completion
+        that the host noticed), gpu_timed, gb_per_s (bytes by GPU time; null without a recorded end).
     """
     parts = (_engine_copies(launches), _host_steps(events), _blits(launches, kernels))
     return collect(pl.concat(parts, how="diagonal_relaxed")).sort(
-        ["bytes", "copies", "path"], descending=[True, True, False], nulls_last=True
+        ["bytes", "copies", "path", "engine"], descending=[True, True, False, False], nulls_last=True
     )
 
 
@@ -154,7 +151,7 @@ def _engine_copies(launches: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _sum_sizes() -> pl.Expr:
-    """Return the bytes of all copies; null where the size of any is unknown."""
+    """Return the bytes of all copies; null if the size of one is unknown."""
     return pl.when(pl.col("size_bytes").null_count() == 0).then(total(pl.col("size_bytes")))
 
 

@@ -55,19 +55,19 @@ def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.Da
 
 
 def add_nodes(rows: pl.DataFrame, key: str, nodes: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame:
-    """Return `rows` with `node` in front, where a dataset has several.
+    """Return `rows` with `node` as first column, if the dataset has several nodes.
 
     Args:
         rows: the rows, each with a key of its table.
         key: column with the key.
         nodes: `nodes` of capture.json; empty for a capture.
-        table: the table whose rows the keys are of.
+        table: the table of these keys.
     """
     return rows.select(node_of(key, nodes, table).alias("node"), pl.all()) if len(nodes) > 1 else rows
 
 
 def node_of(key: str, nodes: Sequence[Mapping[str, Any]], table: str) -> pl.Expr:
-    """Return the node that a key belongs to: the last one whose keys begin at or before it; null without nodes."""
+    """Return the node of a key: the last one with a first key at or before it; null without nodes."""
     if not nodes:
         return pl.lit(None, pl.String)
     names, starts = [str(n["node"]) for n in nodes], [int(n["used"][table]) for n in nodes]
@@ -89,21 +89,13 @@ def summarize_processes(tables: Tables) -> pl.DataFrame:
         pl.col("gpu").drop_nulls().unique().sort().cast(pl.String).str.join(" ").alias("gpus"),
         pl.len().cast(pl.Int64).alias("queues"),
     )
-    ioctls = collect(
-        tables("events")
-        .filter(pl.col("layer") == "ioctl")
-        .group_by("process")
-        .agg(pl.len().cast(pl.Int64).alias("ioctls"))
-    )
-    packets = collect(
-        tables("launches")
-        .group_by("process")
-        .agg(dispatches=(pl.col("kind").cast(pl.String) == "dispatch").sum().cast(pl.Int64))
-    )
-    known = (
+    asked = tables("events").filter(pl.col("layer") == "ioctl")
+    ioctls = collect(asked.group_by("process").agg(ioctls=pl.len().cast(pl.Int64)))
+    is_dispatch = pl.col("kind").cast(pl.String) == "dispatch"
+    packets = collect(tables("launches").group_by("process").agg(dispatches=is_dispatch.sum().cast(pl.Int64)))
+    rows = (
         tables("processes").select("process", "pid", "log_pid", *as_text("comm", "exe"), "from_ns", "to_ns").collect()
     )
-    rows = known
     for more in (made, packets, ioctls):
         rows = rows.join(more, on="process", how="left", maintain_order="left")
     used = pl.any_horizontal(pl.col("log_pid", "queues", "dispatches", "ioctls").is_not_null())
@@ -119,21 +111,11 @@ def summarize_gpus(tables: Tables) -> pl.DataFrame:
     Returns: gpu, gpu_id (hex text, as debugfs prints it), kfd_node, pci, gfx_target, partition, xcc_count, scheduler,
         processes (with queues on it), queues.
     """
+    used_columns = ("processes", "queues")
     used = tables("queues").drop_nulls("gpu").group_by("gpu").agg(
         processes=pl.col("process").n_unique().cast(pl.Int64), queues=pl.len().cast(pl.Int64)
     )  # fmt: skip
-    rows = tables("gpus").join(used, on="gpu", how="left").with_columns(pl.col("processes", "queues").fill_null(0))
-    shown = (
-        "gpu",
-        "gpu_id",
-        "kfd_node",
-        "pci",
-        "gfx_target",
-        "partition",
-        "xcc_count",
-        "scheduler",
-        "processes",
-        "queues",
-    )
+    rows = tables("gpus").join(used, on="gpu", how="left").with_columns(pl.col(used_columns).fill_null(0))
+    shown = ["gpu", "gpu_id", "kfd_node", "pci", "gfx_target", "partition", "xcc_count", "scheduler", *used_columns]
     texts = as_text("pci", "gfx_target", "partition", "scheduler")
     return rows.select(shown).with_columns(texts).collect().with_columns(gpu_id_text()).sort("gpu")

@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.analyze.calls import name_kinds
 from tracecorr.analyze.frames import Tables, collect, spread_ns
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers, widest
-from tracecorr.link.queues.streams import list_asked_priorities
+from tracecorr.link.streams import list_asked_priorities
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).

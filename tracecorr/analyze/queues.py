@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect, percentile
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.link.packet_index import measure_depth
 
 
 def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFrame:
@@ -38,17 +38,16 @@ def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFr
 
 
 NO_STREAM_NAMES = (
-    "the log does not say which stream a packet or copy is of (commands do from ROCm 7.0 on, from 7.2 on at level 5, "
-    "and before that the calls that are given one)"
+    "the log does not name the stream of packets and copies (commands do from ROCm 7.0 on, from 7.2 on at level 5; "
+    "before that, calls with a stream argument do)"
 )
 
 
 def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launches: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per stream: its queues in order of use, and what it submitted.
 
-    dispatches, barriers and copies are null where the log of the process does not name the stream of all of them
-    (barriers up to ROCm 6.4): the others may be of any stream. So are those that the log of the process does not show
-    at all: its level may print no packets.
+    dispatches, barriers and copies are null if the log of the process does not name the stream of all of them
+    (barriers up to ROCm 6.4), or has none of them: its level may not print packets.
     """
     used = (
         stream_queues.sort("from_ns")
@@ -79,21 +78,21 @@ def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launch
 
 
 def _list_unknown(launches: pl.LazyFrame, sorts: dict[str, pl.Expr]) -> pl.LazyFrame:
-    """Return of each process with launches which of the numbers of its streams are unknown."""
+    """Return, per process with launches, which counts of its streams are unknown."""
     silent = (pl.col("kind").cast(pl.String) == "copy").all()  # a level that prints copies may print no packets
     unnamed = pl.col("stream").is_null()
-    # A command that is there, but without its stream, is none that a lossy log lacks.
+    # Only packets with a command prove that the log does not name streams; others may be those of lost lines.
     nameless = {
         name: (of_sort & unnamed & pl.col("command_event").is_not_null()).any()
         | (of_sort.any() & ~(of_sort & ~unnamed).any())
         for name, of_sort in sorts.items()
     }
     missing = {name: nameless[name] if name == "copies" else nameless[name] | silent for name in sorts}
-    return launches.group_by("process").agg(lacks.alias(f"unknown_{name}") for name, lacks in missing.items())
+    return launches.group_by("process").agg(unknown.alias(f"unknown_{name}") for name, unknown in missing.items())
 
 
 def names_streams(launches: pl.LazyFrame) -> bool:
-    """Tell whether the log says which stream its packets and copies are of (`NO_STREAM_NAMES`)."""
+    """Tell whether the log names the streams of packets and copies (`NO_STREAM_NAMES`)."""
     seen = pl.col("stream").is_not_null().any() | (pl.len() == 0)
     return bool(collect(launches.select(seen)).item())
 
@@ -101,7 +100,7 @@ def names_streams(launches: pl.LazyFrame) -> bool:
 def count_streams_at_once(streams: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.DataFrame:
     """Return per queue how many of the streams that submitted to it lived at the same time, at most.
 
-    A stream lives from its creation, or its first packet where the log does not show that, until it is destroyed.
+    A stream lives from its creation, else its first packet, until it is destroyed.
 
     Args:
         streams, stream_queues: the tables.
@@ -111,7 +110,7 @@ def count_streams_at_once(streams: pl.LazyFrame, stream_queues: pl.LazyFrame) ->
     lives = stream_queues.group_by("queue", "stream").agg(pl.col("from_ns").min()).join(streams, on="stream")
     begins = lives.select("queue", at=pl.min_horizontal("created_ns", "from_ns"), step=pl.lit(1))
     ends = lives.select("queue", at="destroyed_ns", step=pl.lit(-1)).drop_nulls("at")
-    # What ends when another one begins made room for it.
+    # A stream that ends when another one begins does not overlap it.
     steps = pl.concat([begins, ends]).sort("at", "step")
     living = steps.with_columns(living=pl.col("step").cum_sum().over("queue"))
     return collect(living.group_by("queue").agg(at_once=pl.col("living").max().cast(pl.Int64)).sort("queue"))
@@ -123,29 +122,29 @@ _SHOWN = (
     "dispatches", "barriers",
 )  # fmt: skip
 _RINGLESS = (
-    "the line of a creation names no ring (up to ROCm 6.1), and nothing surely tells it: a queue that only it shows "
-    "and one that only packets show may be the same"
+    "the line of a creation names no ring (up to ROCm 6.1): a queue known only from this line and one known only from "
+    "its packets may be the same"
 )
 _APART = (
-    "nothing surely joins all queues of the log to the CREATE_QUEUE ioctls of the trace: one that only the log shows "
-    "and one that only the trace shows may be the same"
+    "not all queues of the log are joined to a CREATE_QUEUE ioctl: a queue known only from the log and one known only "
+    "from the trace may be the same"
 )
 
 
 def _is_logged() -> pl.Expr:
-    """Tell of queues whether the log may show what went through them."""
+    """Tell whether the log may have the packets of a queue."""
     traced = pl.col("known_from").str.contains("ftrace").fill_null(value=False)
     return ~traced | pl.col("known_from").str.contains("amd_log") | pl.col("hwq").is_not_null()
 
 
 def _is_ringless() -> pl.Expr:
-    """Tell of queues whether only a line of the log shows them that names no ring (up to ROCm 6.1)."""
+    """Tell whether a queue is known only from a creation line without its ring (up to ROCm 6.1)."""
     named = pl.col("known_from").str.contains("amd_log").fill_null(value=False)
     return pl.col("hwq").is_null() & pl.col("ring_base").is_null() & named
 
 
 def _is_unmade() -> pl.Expr:
-    """Tell of queues whether they are known by packets, but not by their creation."""
+    """Tell whether a queue is known from packets, but not from its creation."""
     return pl.col("hwq").is_not_null() & pl.col("created_ns").is_null()
 
 
@@ -159,7 +158,7 @@ def count_doubled(queues: pl.DataFrame) -> int:
 
 
 def explain_doubled(queues: pl.DataFrame) -> list[str]:
-    """Return, in words, why queues may be counted twice; nothing where none is.
+    """Return, in words, why queues may be counted twice; empty if none is.
 
     Args:
         queues: as `summarize_queues` returns them; of a dataset with `node`.
@@ -169,7 +168,7 @@ def explain_doubled(queues: pl.DataFrame) -> list[str]:
 
 
 def _count_by_node(count: Callable[[pl.DataFrame], int], queues: pl.DataFrame) -> int:
-    """Return the sum over the nodes of a dataset: a queue of one is none of another's."""
+    """Return the sum over the nodes of a dataset."""
     return sum(map(count, queues.partition_by("node"))) if "node" in queues.columns else count(queues)
 
 
@@ -179,12 +178,12 @@ def _count_ringless(queues: pl.DataFrame) -> int:
 
 
 def _count_apart(queues: pl.DataFrame) -> int:
-    """Return how many queues of the log without an ioctl may be such of the trace without a line.
+    """Return how many queues of the log without an ioctl may be queues of the trace without a line.
 
-    A process that only one side shows may be any that only the other one shows.
+    A process known only from the log may be any process known only from the trace.
     """
     logged, traced = (pl.col("known_from").str.contains(s).fill_null(value=False) for s in ("amd_log", "ftrace"))
-    # The ring that a probe read would have joined it, and HIP makes no queue of SDMA.
+    # A queue with a ring read by a probe is joined already, and HIP creates no SDMA queues.
     sdma = pl.col("type").cast(pl.String).str.starts_with("sdma").fill_null(value=False)
     nameless = traced & ~logged & pl.col("ring_base").is_null() & ~sdma
     sides = queues.group_by("process").agg(
@@ -199,11 +198,9 @@ def _count_apart(queues: pl.DataFrame) -> int:
 def summarize_queues(queues: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per queue, with the number of streams that submitted to it.
 
-    `dispatches`, `barriers` and `streams` are null of a queue that the log does not know. `streams` is so, too, where
-    the log shows packets of a queue and names the stream of none. Up to ROCm 6.1 the line of a
-    creation names no ring: where it cannot be inferred, its packets are in rows of their own, and unknown in that of
-    the line.
-    Where no queue has a packet or a stream nothing printed them: what the queues held is unknown.
+    `dispatches`, `barriers` and `streams` are null for a queue that the log does not know, and for all queues if none
+    has a packet or a stream. `streams` is also null if the log names no stream for the packets of a queue. Up to ROCm
+    6.1 the line of a creation names no ring: if it cannot be inferred, the packets are in a row of their own.
     """
     streams = stream_queues.group_by("queue").agg(pl.col("stream").n_unique().cast(pl.Int64).alias("streams"))
     used = (pl.col("dispatches") + pl.col("barriers")).fill_null(0) > 0
@@ -214,7 +211,7 @@ def summarize_queues(queues: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.Da
         .join(streams, on="queue", how="left")
         .with_columns(elsewhere=(_is_ringless() & _is_unmade().any().over("process")) | silent | ~_is_logged())
         .with_columns(
-            # It is rare: a column that says `no` of every queue would only be in the way.
+            # It is rare: the column is null for all other queues.
             pl.when("intercepted").then("intercepted").alias("intercepted"),
             pl.when(~pl.col("elsewhere")).then("dispatches").alias("dispatches"),
             pl.when(~pl.col("elsewhere")).then("barriers").alias("barriers"),

@@ -1,4 +1,4 @@
-"""What capture.json knows of a run: the workload, the machine, what was recorded and what not."""
+"""The facts of capture.json in words: the workload, the machine, what was recorded and what was not."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def describe_run(info: Mapping[str, Any], state: str | None = None, read: int | 
 
     Args:
         info: contents of capture.json.
-        state: how far the capture is now, where the caller asked the machine; else what capture.json says.
-        read: how many records of the kernel its files hold, where they were read.
+        state: state of the capture on this machine, if the caller asked; else that of capture.json.
+        read: number of kernel records in its files, if they were read.
     """
     yield from _describe_workload({**info, "state": name_state(info) if state is None else state})
     yield from _describe_nodes(info.get("nodes") or [])
@@ -31,7 +31,7 @@ def describe_run(info: Mapping[str, Any], state: str | None = None, read: int | 
 
 
 def _describe_events(info: Mapping[str, Any], read: int | None) -> str:
-    """Return how many events there were, how many of them are in the files, and how many nobody has."""
+    """Return how many events were counted, stored and lost."""
     events, lost = int(info.get("events") or 0), int(info["lost_events"] or 0)
     if not any(loss.get("source") == "ftrace" and loss.get("bytes") for loss in info.get("losses") or []):
         return f"{events} recorded, {lost} lost"
@@ -41,7 +41,7 @@ def _describe_events(info: Mapping[str, Any], read: int | None) -> str:
 
 
 def describe_overhead(info: Mapping[str, Any]) -> str:
-    """Return how many times slower a launch was than without instrumentation, empty where that was not measured.
+    """Return how many times slower a launch was than without instrumentation; empty if it was not measured.
 
     Args:
         info: contents of capture.json, into which `tracecorr experiment` writes it.
@@ -78,7 +78,7 @@ def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _describe_clock(info: Mapping[str, Any]) -> str:
-    """Return the clock that the trace was said to have; empty without a trace, or where the plan tells it."""
+    """Return the clock that the user named for the trace; empty without a trace, or if the plan has it."""
     traced = any(file.get("source") == "ftrace" for file in info.get("files") or [])
     if not traced or (info.get("plan") or {}).get("instances"):
         return ""
@@ -99,10 +99,10 @@ def _describe_nodes(nodes: list[Mapping[str, Any]]) -> Iterator[str]:
 def _describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
     probes = Counter(probe["instance"] for probe in plan.get("probes") or [])
     for instance in plan.get("instances") or []:
-        whose = "the workload" if instance["follows_workload"] else "the whole machine"
+        scope = "the workload" if instance["follows_workload"] else "the whole machine"
         kinds = count_of(len(instance["events"]), "kinds of events", "kind of event")
         yield (
-            f"recorded of {whose} ({instance['name']}): {kinds}, "
+            f"recorded of {scope} ({instance['name']}): {kinds}, "
             f"{count_of(len(instance['functions']), 'function')}, {count_of(probes[instance['name']], 'probe')}, "
             f"clock {instance['clock']}"
         )
@@ -117,7 +117,7 @@ def _describe_processes(processes: list[Mapping[str, Any]]) -> Iterator[str]:
         program = process.get("exe") or process.get("comm") or "-"
         yield f"process {process['pid']}{where}: {program}, {process.get('how', 'seen')}"
     if len(processes) > len(shown):
-        # Those that lived only between two looks are in the table alone.
+        # Processes that lived between two looks at /proc are only in the table.
         children = count_of(len(processes) - len(shown), "children", "child")
         yield f"and {children} of these, seen in /proc; the table processes has all that the sources show"
 

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.app import ids
-from tracecorr.app.pair import tell_zero
-from tracecorr.app.source import CaptureLike
+from tracecorr.app.captures import CaptureLike, tell_zero
 from tracecorr.timeline import Views, build_views, levels, read_views, write_views
 from tracecorr.timeline.lanes import Names, name_owners
 

@@ -15,12 +15,10 @@ import polars as pl
 
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app import index
+from tracecorr.app.captures import CaptureLike, Nodes, Pair
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.live import Live
-from tracecorr.app.nodes import Nodes
-from tracecorr.app.pair import Pair
-from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import CaptureError, InputError, TracecorrError
 from tracecorr.model.printable import printable
 from tracecorr.pipeline import correlate
@@ -231,7 +229,7 @@ class Library:
             return self._live.setdefault(name, Live(capture)).read()
         if is_completed_now(capture):
             raise CaptureError(f"the tables of {capture.path} are being built by its recording", "wait for its end")
-        if not capture.has_tables():
+        if not capture.has_tables() or capture.is_outdated():
             correlate(capture.path, live=lambda text: self._tell(wanted, f"building the tables: {text}"))
             capture = Capture.open(capture.path)
         if name in self._live:

@@ -12,7 +12,8 @@ from pathlib import Path
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
-from tracecorr.store.followed import LOG_FOLDER, list_growing, read_growing
+from tracecorr.store.followed import list_growing, read_growing
+from tracecorr.store.ownership import LOG_FOLDER
 from tracecorr.store.recording import is_recorded_now, list_raw_files
 
 LIVE = "live"  # the state of a capture that holds a reading

@@ -14,7 +14,7 @@ import polars as pl
 
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.report.parts import Answer, Section
+from tracecorr.analyze.report.answers import Answer, Section
 from tracecorr.analyze.report.questions import answer_questions, explain_failures
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
@@ -68,9 +68,8 @@ class Answers:
     def __init__(self, opened: Opened) -> None:
         """Answer about `opened`."""
         capture = opened.index.capture
-        files = capture.table("files").select(pl.col("source").cast(pl.String)).collect()
         self._evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
-        self._rest = list_sections(self._evidence, set(files["source"].drop_nulls()))
+        self._rest = list_sections(self._evidence)
         self._known: dict[str, Section] = {}
         self._lock = threading.Lock()
 

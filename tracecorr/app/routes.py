@@ -1,29 +1,85 @@
-"""The plain routes behind the canvas: meta, spans, chain, event. Every parameter is bounded."""
+"""The routes behind the page. Every parameter of a request is bounded; a wrong one is refused in one line."""
 
 from __future__ import annotations
 
+import re
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import polars as pl
 from flask import Flask, Response, abort, jsonify, request
+from plotly.utils import PlotlyJSONEncoder
 
-from tracecorr.app import ask, chain, detail, ids, wire
-from tracecorr.app.filters import parse_filter
+from tracecorr.analyze.values import addresses_as_text
+from tracecorr.app import chain, detail, events, filters, ids, notes, pages, wire
+from tracecorr.app.captures import ANCHORS, tell_own_times
 from tracecorr.app.library import Library, Opened, Wanted
-from tracecorr.app.pages import COMPARE, PAGES
-from tracecorr.app.pair import ANCHORS
-from tracecorr.app.path import describe_path
-from tracecorr.app.records import name_record
+from tracecorr.export.perfetto import write_perfetto
+from tracecorr.export.selection import Selection, first_ns
+from tracecorr.model.errors import MachineError, TracecorrError
 from tracecorr.timeline import levels
+
+MAX_NS = 1 << 62
+
+
+# --- parameters of a request ---------------------------------------------------------------------
+
+
+def ask_number(name: str, low: int, high: int, default: int | None = None) -> int:
+    """Return a whole number of the query; refuse what is missing, no number or out of range."""
+    text = request.args.get(name)
+    if text is None and default is not None:
+        return default
+    if not re.fullmatch(r"-?[0-9]{1,20}", text or "", re.ASCII):
+        abort(400, f"{name} must be a whole number")
+    value = int(text or "")
+    if not low <= value <= high:
+        abort(400, f"{name} is out of range")
+    return value
+
+
+def ask_time_range() -> tuple[int, int]:
+    """Return `t0` and `t1` of the query, ns since the capture start, t1 after t0."""
+    t0, t1 = ask_number("t0", -MAX_NS, MAX_NS), ask_number("t1", -MAX_NS, MAX_NS)
+    if t1 <= t0:
+        abort(400, "t1 must be after t0")
+    return t0, t1
+
+
+def ask_text(name: str, most: int = ids.MAX_QUERY_CHARS) -> str:
+    """Return a text of the query, empty when it is not there; refuse one that is too long."""
+    value = request.args.get(name, "")
+    if len(value) > most:
+        abort(400, f"{name} is too long")
+    return value
+
+
+def ask_lanes(known: int) -> list[int]:
+    """Return the asked lanes of `lanes=0-4,7`; every lane number once, unknown ones refused."""
+    asked: set[int] = set()
+    for part in filter(None, ask_text("lanes", ids.MAX_LANE_CHARS).split(",")):
+        first, _, last = part.partition("-")
+        if not re.fullmatch(r"[0-9]{1,8}(-[0-9]{1,8})?", part, re.ASCII):
+            abort(400, "lanes must look like 0-4,7")
+        low, high = int(first), int(last or first)
+        if high >= known or high < low:
+            abort(400, "no such lane")
+        asked.update(range(low, high + 1))
+        if len(asked) > ids.MAX_LANES:
+            abort(400, "too many lanes")
+    return sorted(asked)
+
 
 Answer = Callable[[Opened], Any]
 
 
 def wanted(library: Library) -> Wanted:
     """Return what the request names: a capture (the first one when it names none), or two put together."""
-    name, other = request.args.get("capture") or next(iter(library.names()), ""), ask.text("other")
-    anchor = ask.text("at") or "start"
+    name, other = request.args.get("capture") or next(iter(library.names()), ""), ask_text("other")
+    anchor = ask_text("at") or "start"
     if anchor not in ANCHORS:
         abort(400, f"captures are put together at {', '.join(ANCHORS)}")
     return Wanted(name, other, anchor) if other else Wanted(name)
@@ -31,7 +87,7 @@ def wanted(library: Library) -> Wanted:
 
 def asked(library: Library) -> Opened:
     """Return the capture or the pair that the request names."""
-    edition = ask.number("edition", 0, ask.MAX_NS, 0)  # from 1 on
+    edition = ask_number("edition", 0, MAX_NS, 0)  # from 1 on
     try:
         return library.get(wanted(library), edition or None)
     except KeyError as missing:
@@ -43,7 +99,7 @@ def asked(library: Library) -> Opened:
 def asked_pyramid(opened: Opened) -> levels.Pyramid:
     """Return the pyramid of the request's filter, the whole one when it has none."""
     try:
-        chosen = parse_filter(ask.text("f", ids.MAX_FILTER_CHARS))
+        chosen = filters.parse_filter(ask_text("f", ids.MAX_FILTER_CHARS))
     except (ValueError, RecursionError):
         abort(400, "this is no filter")
     return opened.index.views.pyramid if chosen is None else opened.filters.pyramid(chosen)
@@ -51,21 +107,36 @@ def asked_pyramid(opened: Opened) -> levels.Pyramid:
 
 def asked_event(opened: Opened) -> int:
     """Return the event that the request names."""
-    return ask.number("event", 0, opened.index.views.events - 1)
+    return ask_number("event", 0, opened.index.views.events - 1)
+
+
+# --- what each route answers ---------------------------------------------------------------------
 
 
 def add_routes(server: Flask, library: Library) -> None:
-    """Register the routes on the page's server."""
+    """Register all routes on the page's server."""
+    reports = pages.Reports()
 
-    def add(path: str, answer: Answer) -> None:
-        server.add_url_rule(path, path, lambda: answer(asked(library)))
+    def add(path: str, answer: Answer, method: str = "GET") -> None:
+        server.add_url_rule(path, f"{method} {path}", lambda: answer(asked(library)), methods=[method])
 
     server.add_url_rule(ids.CAPTURES, "captures", lambda: jsonify(library.names()))
     server.add_url_rule(ids.META, "meta", lambda: _meta(library))
     server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(wanted(library))}))
+    server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
     add(ids.SPANS, _spans)
     add(ids.CHAIN, lambda opened: jsonify(_chain_json(_found(opened))))
     add(ids.EVENT, _event)
+    add(ids.SEARCH, _search)
+    add(ids.TICKS, _ticks)
+    add(ids.FILTER, _filter)
+    add(ids.COUNT, _count)
+    add(ids.STEP, _step)
+    add(ids.SAME, _same)
+    add(ids.BRIEF, _brief)
+    add(ids.NOTES, lambda opened: jsonify(notes.read_notes(opened.index)))
+    add(ids.NOTES, _save_notes, "POST")
+    add(ids.EXPORT, _export)
 
 
 def _meta(library: Library) -> Response:
@@ -84,18 +155,18 @@ def _meta(library: Library) -> Response:
 def _pages(library: Library) -> list[list[str]]:
     """Return key and title of each page; a comparison needs a second capture."""
     if request.args.get("other"):
-        return [[COMPARE, "Compare"]]
-    found = [[name, page.title] for name, page in PAGES.items()]
-    return [*found, [COMPARE, "Compare"]] if len(library.names()) > 1 else found
+        return [[pages.COMPARE, "Compare"]]
+    found = [[name, page.title] for name, page in pages.PAGES.items()]
+    return [*found, [pages.COMPARE, "Compare"]] if len(library.names()) > 1 else found
 
 
 def _spans(opened: Opened) -> Response:
     begun = time.perf_counter()
     views = opened.index.views
-    t0, t1 = ask.time_range()
-    width = ask.number("w", 1, ids.MAX_WIDTH_PX)
-    records = asked_pyramid(opened).query(t0, t1, width, ask.lanes(len(views.lanes)))
-    tint = opened.tints.get(ask.text("tint"))
+    t0, t1 = ask_time_range()
+    width = ask_number("w", 1, ids.MAX_WIDTH_PX)
+    records = asked_pyramid(opened).query(t0, t1, width, ask_lanes(len(views.lanes)))
+    tint = opened.tints.get(ask_text("tint"))
     answer = Response(wire.encode(records, views, t0, t1, tint), mimetype="application/octet-stream")
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["Server-Timing"] = f"query;dur={(time.perf_counter() - begun) * 1e3:.2f}"
@@ -107,8 +178,8 @@ def _event(opened: Opened) -> Response:
     rest = {
         "columns": detail.describe(opened.index, found.event),
         "raw": detail.raw_lines(opened.index, found),
-        "path": describe_path(opened.index, found.launches),
-        "record": name_record(opened.index, found.event),
+        "path": chain.describe_path(opened.index, found.launches),
+        "record": events.name_record(opened.index, found.event),
     }
     return jsonify(_chain_json(found) | rest)
 
@@ -126,3 +197,177 @@ def _chain_json(found: chain.Chain) -> dict[str, Any]:
         "event": found.event, "root": found.root, "stages": stages, "edges": found.edges,
         "truncated": found.truncated,
     }  # fmt: skip
+
+
+def _search(opened: Opened) -> Response:
+    # Not `at`: that is the anchor of a pair, and another anchor is another capture to open.
+    origin = ask_number("from", -1, MAX_NS, -1)
+    return jsonify(opened.finder.find(ask_text("q"), origin, request.args.get("back") != "1"))
+
+
+def _ticks(opened: Opened) -> Response:
+    width = ask_number("w", 1, ids.MAX_WIDTH_PX)
+    return jsonify(opened.finder.ticks(ask_text("q"), *ask_time_range(), width))
+
+
+def _filter(opened: Opened) -> Response:
+    pyramid = asked_pyramid(opened)
+    begin = pyramid.finest.begin[pyramid.first_track]
+    return jsonify({"lanes": (begin[1:] - begin[:-1]).tolist(), "total": len(pyramid.finest)})
+
+
+def _count(opened: Opened) -> Response:
+    lanes = ask_lanes(len(opened.index.views.lanes))
+    return jsonify(filters.count_range(opened.index, asked_pyramid(opened), *ask_time_range(), lanes))
+
+
+def _step(opened: Opened) -> Response:
+    kind = ask_text("kind")
+    if kind not in events.KINDS:
+        abort(400, f"kind is one of {', '.join(events.KINDS)}")
+    event = asked_event(opened)
+    found = events.step(opened.index, event, kind, request.args.get("back") == "1")
+    return jsonify({"event": found, "lacks": found is None and events.lacks(opened.index, event, kind)})
+
+
+def _same(opened: Opened) -> Response:
+    file, offset = ask_text("file", ids.MAX_PATH_CHARS), ask_number("offset", 0, MAX_NS)
+    layer, name = ask_text("layer"), ask_text("name", ids.MAX_PATH_CHARS)
+    return jsonify({"event": events.find_record(opened.index, file, offset, layer, name)})
+
+
+def _brief(opened: Opened) -> Response:
+    """Answer what the pointer is on, exactly: an event, or the value of a counter at a time."""
+    if "event" in request.args:
+        return jsonify(events.describe_briefly(opened.index, asked_event(opened)))
+    lane = ask_number("lane", 0, len(opened.index.views.lanes) - 1)
+    return jsonify(events.value_at(opened.index, lane, ask_number("t", -MAX_NS, MAX_NS)))
+
+
+def _save_notes(opened: Opened) -> Any:
+    if (request.content_length or 0) > ids.MAX_NOTES_BYTES or not request.is_json:
+        abort(400, "notes come as JSON, and not too many")
+    try:
+        notes.save_notes(opened.index, request.get_json(silent=True))
+    except RecursionError:
+        abort(400, "these notes are nested too deeply")
+    except ValueError as problem:
+        abort(400, str(problem))
+    except OSError as problem:
+        abort(409, f"this capture cannot be written ({problem.strerror or problem}); the notes stay in the address")
+    return jsonify({"saved": True})
+
+
+_ROWS_AT_ONCE = 50_000
+
+
+def _page(library: Library, reports: pages.Reports) -> Response:
+    name = ask_text("name")
+    if name == pages.COMPARE:
+        return _json(_comparison(library))
+    if name not in pages.PAGES:
+        abort(404, "no such page")
+    return _json(pages.show_page(name, asked(library), reports))
+
+
+def _comparison(library: Library) -> dict[str, Any]:
+    """Return how the second capture (`with`, else the other one of the page) differs from the first.
+
+    A second one that cannot be opened is named as `problem`: another one can still be chosen.
+    """
+    first = wanted(library)
+    rest = [n for n in library.names() if n != first.name]
+    second = ask_text("with") or first.other or next(iter(rest), "")
+    if second not in rest:
+        abort(404, "no such second capture")
+    shown = _open_one(library, first.name)
+    choice = {"second": second, "rest": rest}
+    try:
+        other = library.get(Wanted(second))
+    except TracecorrError as problem:
+        return pages.refuse_comparison(first.name, second, problem) | choice
+    return pages.show_comparison(shown, other) | choice
+
+
+def _open_one(library: Library, name: str) -> Opened:
+    try:
+        return library.get(Wanted(name))
+    except KeyError:
+        abort(404, "no such capture")
+
+
+def _json(data: Any) -> Response:
+    return Response(PlotlyJSONEncoder().encode(data), mimetype="application/json")
+
+
+def _export(opened: Opened) -> Response:
+    form = ask_text("form")
+    if form not in ("csv", "perfetto"):
+        abort(400, "form is csv or perfetto")
+    t0, t1 = ask_time_range()
+    if form == "perfetto":
+        return _perfetto(opened, t0, t1)
+    lanes = ask_lanes(len(opened.index.views.lanes))
+    rows = _events_between(opened, t0, t1, lanes)
+    answer = Response(_rows_as_csv(opened, rows), mimetype="text/csv")
+    return _saved_as(answer, opened, "csv")
+
+
+def _perfetto(opened: Opened, t0: int, t1: int) -> Response:
+    """Answer with all layers and processes between two times, ns since the start of the page's capture."""
+    tables = opened.index.capture.table_by_node
+    shift = opened.index.t0_ns - first_ns(tables)  # the page may begin before the first event
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the answer closes it
+    try:
+        write_perfetto(tables, file, Selection(t0 + shift, t1 + shift))
+    except MachineError as problem:
+        abort(501, str(problem))
+    file.seek(0)
+    answer = Response(iter(lambda: file.read(1 << 20), b""), mimetype="application/octet-stream")
+    answer.call_on_close(file.close)
+    return _saved_as(answer, opened, "perfetto-trace")
+
+
+def _saved_as(answer: Response, opened: Opened, form: str) -> Response:
+    """Name the file after its capture, as the page names pictures."""
+    name = re.sub(r"[^\w.-]+", "_", opened.index.capture.name, flags=re.ASCII)
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
+    return answer
+
+
+def _events_between(opened: Opened, t0: int, t1: int, lanes: list[int]) -> pl.Series:
+    """Return the events that touch the time from t0 to t1, both included, in some lanes, in order of time.
+
+    Values that hold, and intervals in which something may have been, are drawn of events that lie elsewhere.
+    """
+    pyramid = asked_pyramid(opened)
+    found = [np.zeros(0, np.int32)]
+    for lane in (n for n in lanes if not opened.index.views.lanes[n].is_counter):
+        for track in range(int(pyramid.first_track[lane]), int(pyramid.first_track[lane + 1])):
+            lo, hi = pyramid.levels[0].between(track, t0, t1)
+            inside = (pyramid.finest.start[lo:hi] <= t1) & (pyramid.finest.end[lo:hi] >= t0)
+            inside &= (pyramid.finest.style[lo:hi] & levels.INFERRED) == 0
+            found.append(pyramid.finest.event[lo:hi][inside])
+    distinct = levels.distinct_events(np.concatenate(found), opened.index.views.events)
+    return pl.Series("event", distinct, pl.Int64)
+
+
+def _rows_as_csv(opened: Opened, wanted_events: pl.Series) -> Iterator[str]:
+    """Yield the rows of some events as CSV: the columns of `events`, their node or side, the time since the start."""
+    table = opened.index.capture.table_by_node("events")
+    start = (pl.col("ts_ns") - opened.index.t0_ns).alias("start_ns")
+    rest = [tell_own_times(opened.index.capture), pl.exclude("event", "ts_ns")]
+    for first in range(0, max(1, len(wanted_events)), _ROWS_AT_ONCE):
+        part = wanted_events[first : first + _ROWS_AT_ONCE]
+        rows = table.filter(pl.col("event").is_in(part.implode())).select("event", start, *rest).collect()
+        rows = addresses_as_text(rows)
+        rows = rows.with_columns(_harmless(c) for c, t in rows.schema.items() if t == pl.String)
+        yield rows.write_csv(include_header=first == 0)
+
+
+def _harmless(column: str) -> pl.Expr:
+    """Return a text that a spreadsheet does not take for a formula."""
+    text = pl.col(column)
+    return (
+        pl.when(text.str.contains(r"^[=+\-@\t]")).then(pl.concat_str(pl.lit("'"), text)).otherwise(text).alias(column)
+    )

@@ -16,11 +16,9 @@ from waitress.server import BaseWSGIServer, create_server
 from werkzeug.exceptions import HTTPException
 
 from tracecorr.app import guard, ids
+from tracecorr.app.captures import CaptureLike
 from tracecorr.app.library import Library
-from tracecorr.app.page_routes import add_page_routes
-from tracecorr.app.reading import add_reading_routes
 from tracecorr.app.routes import add_routes
-from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.printable import printable
 
@@ -29,6 +27,12 @@ _THREADS = 8
 _MOST_WAITING = 64
 _LIMITS = {"connection_limit": 512, "channel_timeout": 30, "cleanup_interval": 5, "asyncore_use_poll": True}
 _log = logging.getLogger(__name__)
+# Dash's own, with the one module that it cannot load: it takes every script of the assets for a plain one.
+_INDEX = """<!DOCTYPE html>
+<html lang="en">
+  <head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}<script type="module" src="/assets/start.js"></script></head>
+  <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+</html>"""
 
 
 def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host: str = "127.0.0.1") -> dash.Dash:
@@ -45,6 +49,8 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
         title="tracecorr",
         update_title="",
         serve_locally=True,
+        index_string=_INDEX,
+        assets_ignore=r".*\.js$",  # they are modules: the page loads start.js, which imports the others
         suppress_callback_exceptions=True,
     )
     app.layout = _layout()
@@ -54,8 +60,6 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
     guard.protect(app.server, secret, guard.content_policy(app.csp_hashes()), hosts)
     library = Library(captures)
     add_routes(app.server, library)
-    add_reading_routes(app.server, library)
-    add_page_routes(app.server, library)
     app.server.register_error_handler(Exception, _plain_error)
     return app
 

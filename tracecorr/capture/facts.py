@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.plan.plan import Absent, Plan
 from tracecorr.capture.tracefs.control import PROBE_FILES
 from tracecorr.capture.tracefs.journal import this_process
+from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.store.recording import FAILED
 
 
@@ -105,28 +107,46 @@ def _text(path: Path, *, strip: bool = True) -> str:
 
 # How the absence of a kind of runtime begins that may appear late after all.
 _ABSENT_OF = {"hsa": "doorbells", "roctx": "roctx ranges", "hip": "HIP entry points", "other": "--uprobes"}
+_MASK = "***"
+# A name whose last part is of this kind (HF_TOKEN, --api-key), but no plural: --max-tokens is a number.
+_SECRET_NAME = r"[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|key|credentials?)"
+_ASSIGNED_SECRET = re.compile(rf"(?i)((?<![\w.-]){_SECRET_NAME}\s*[=:]\s*|(?<!\S)--?{_SECRET_NAME}\s+)[^\s'\"&;]+")
+_SECRET_OPTION = re.compile(rf"(?i)--?{_SECRET_NAME}")
 _STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
 
 
-def first_facts(options: CaptureOptions, plan: Plan, program: str, user: str) -> dict[str, Any]:
+def first_facts(options: CaptureOptions, plan: Plan, program: str, invoker: Invoker) -> dict[str, Any]:
     """Return what capture.json says before anything ran.
 
     Args:
         options: what was asked for.
         plan: what is to be armed.
         program: path of the workload's executable on the host.
-        user: as whom it runs.
+        invoker: as whom it runs, and whose the capture is.
     """
     return {
-        "state": "recording", "recorder": asdict(this_process()), "command": list(options.command), "program": program,
-        "user": user, "cwd": str(Path.cwd()), "host": read_host(), "wanted": asdict(options.wanted),
-        "plan": facts_of_plan(plan, plan.absent), "ftrace_clock": "auto", "files": [],
+        "state": "recording", "recorder": asdict(this_process()), "command": mask_secrets(options.command),
+        "program": program, "user": invoker.name,
+        "caller": {"uid": invoker.uid, "gid": invoker.gid, "share": options.share}, "cwd": str(Path.cwd()),
+        "host": read_host(), "wanted": asdict(options.wanted), "plan": facts_of_plan(plan, plan.absent),
+        "ftrace_clock": "auto", "files": [],
     }  # fmt: skip
+
+
+def mask_secrets(words: Iterable[str]) -> list[str]:
+    """Return the words of a command with `***` for the values after names like token, password, key and secret."""
+    masked: list[str] = []
+    follows = False
+    for word in words:
+        masked.append(_MASK if follows else _ASSIGNED_SECRET.sub(rf"\1{_MASK}", word))
+        follows = not follows and _SECRET_OPTION.fullmatch(word) is not None
+    return masked
 
 
 def choose_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a workload that its runtimes read."""
-    return {key: value for key, value in sorted(environment.items()) if key.startswith(_STORED_PREFIXES)}
+    chosen = sorted(key for key in environment if key.startswith(_STORED_PREFIXES))
+    return {key: mask_secrets([f"{key}={environment[key]}"])[0].partition("=")[2] for key in chosen}
 
 
 def describe_end(failure: Exception | None) -> dict[str, Any]:

@@ -6,21 +6,27 @@ import contextlib
 import json
 import os
 import shutil
-import stat
+import struct
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import IO, Any
 
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.errors import CaptureError, InputError, MachineError, explain_unwritten
-from tracecorr.store.capture import FORMAT_VERSION, refuse_odd_name
-from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames
-from tracecorr.store.ownership import give_folder
+from tracecorr.store.capture import FORMAT_VERSION, Capture, refuse_odd_name
+from tracecorr.store.followed import FRAMES_FOLDER, adopt_frames
+from tracecorr.store.ownership import FOREIGN_FOLDER, LOG_FOLDER, find_owners, give_folder, take_logs_back
 from tracecorr.store.place import check_place
+from tracecorr.store.recording import is_recorded_now
 
 _INFO = "capture.json"
 _LOCAL = "choose a writable local folder with -o (root cannot write to every network file system)"
 # The end of a capture with some thousand processes.
 _RESERVED_BYTES = 1 << 20
+# An access list of posix_acl(5) as setxattr(2) takes it: tag, permissions and user of each entry.
+_ACL, _ACL_VERSION, _ACL_ENTRY = "system.posix_acl_access", struct.Struct("<I"), struct.Struct("<HHI")
+_ACL_OWNER, _ACL_USER, _ACL_GROUP, _ACL_MASK, _ACL_OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
+_NOBODY = 0xFFFFFFFF
 
 
 class RecordingFolder:
@@ -30,14 +36,31 @@ class RecordingFolder:
     a user who renames the folder or plants a link cannot lead a write of root's anywhere else.
     """
 
-    def __init__(self, shown: Path, descriptor: int) -> None:
+    def __init__(self, shown: Path, descriptor: int, *, share: bool = False) -> None:
         self.shown = shown
-        self._descriptor = descriptor
+        self.descriptor = descriptor
+        self._share = share
+        self._is_sealed = False
         self.path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
     @classmethod
-    def create(cls, shown: Path, owner: Invoker, *, force: bool = False) -> RecordingFolder:
+    def create(
+        cls,
+        shown: Path,
+        owner: Invoker,
+        *,
+        force: bool = False,
+        share: bool = False,
+        made: Callable[[os.stat_result], None] = lambda _: None,
+    ) -> RecordingFolder:
         """Make the folder `shown` and the folders in it.
+
+        Args:
+            shown: its path.
+            owner: the caller, who alone may look into it.
+            force: whether it takes the place of another capture.
+            share: whether every user may look into it.
+            made: called with its status as soon as it is there, empty.
 
         Raises:
             CaptureError: it exists, or its parent does not.
@@ -51,10 +74,12 @@ class RecordingFolder:
             descriptor = os.open(shown, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             if os.fstat(descriptor).st_uid != os.geteuid():
                 raise MachineError(f"{shown} is not owned by root after its creation", "choose a local folder with -o")
-            folder = cls(shown, descriptor)
+            folder = cls(shown, descriptor, share=share)
+            made(os.fstat(descriptor))
+            if not share:
+                _close_to_others(folder.path, owner)
             for name in ("raw", LOG_FOLDER, "raw/ftrace"):
                 (folder.path / name).mkdir(mode=0o755)
-            os.chown(folder.path / LOG_FOLDER, owner.uid, owner.gid)
         except OSError as error:
             raise explain_unwritten(shown, error, _LOCAL) from error
         return folder
@@ -105,38 +130,42 @@ class RecordingFolder:
 
     def free_bytes(self) -> int:
         """Return the space that is left on the file system of the folder."""
-        left = os.statvfs(self._descriptor)
+        left = os.statvfs(self.descriptor)
         return left.f_bavail * left.f_frsize
 
-    def seal_logs(self) -> list[str]:
-        """Take the folder of the logs back from the workload, and put the compressed ones into it.
+    def close_raw(self) -> None:
+        """Close `raw/` to all users but root until the logs are sealed.
 
-        Returns: the names that were thrown out.
-
-        Anything but a plain file with one name could lead a later reader elsewhere.
+        A container that runs as root may put a set-uid program into the log folder, which it sees as a mount of its
+        own.
         """
-        logs = self.path / LOG_FOLDER
-        if logs.is_symlink() or not logs.is_dir():
-            logs.unlink(missing_ok=True)
-            logs.mkdir()
-        os.chown(logs, os.geteuid(), os.getegid())
-        strange = []
-        for entry in sorted(os.scandir(logs), key=lambda e: e.name):
-            with contextlib.suppress(FileNotFoundError):
-                found = entry.stat(follow_symlinks=False)
-                if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-                    strange.append(entry.name)
-                    shutil.rmtree(entry.path) if stat.S_ISDIR(found.st_mode) else (logs / entry.name).unlink()
+        (self.path / "raw").chmod(0o700)
+
+    def seal_logs(self, owners: Container[int]) -> list[str]:
+        """Take the log folder back from the workload, and put the compressed logs into it.
+
+        Args:
+            owners: uids of the workload.
+
+        Returns: the names of the files that are not its logs; they lie in `foreign/` now.
+        """
+        foreign = take_logs_back(self.path, owners)
+        self._is_sealed = True
+        (self.path / "raw").chmod(0o755)
         adopt_frames(self.path)
-        return strange
+        return foreign
 
     def hand_over(self, owner: Invoker) -> None:
-        """Give the folder and all in it to the user; no link is followed."""
-        if owner.uid != os.geteuid():
-            give_folder(self._descriptor, owner.uid, owner.gid)
+        """Give the folder and all in it to the caller, but for `foreign/`; no link is followed."""
+        if not self._is_sealed:
+            self.seal_logs(find_owners(self.path / LOG_FOLDER))
+        _hand_over(self.descriptor, owner.uid, owner.gid, share=self._share)
 
     def remove(self) -> None:
-        """Take the folder away: nothing was recorded."""
+        """Take the folder away: nothing was recorded. It stays if somebody moved files into its log folder."""
+        self._is_sealed = True
+        if take_logs_back(self.path, ()):
+            return
         for entry in sorted(self.path.iterdir()):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         self.shown.rmdir()
@@ -145,7 +174,7 @@ class RecordingFolder:
         """Let go of the folder, and of the space that was kept in it."""
         with contextlib.suppress(OSError):
             _fresh(self.path / _INFO).unlink()
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
 
 def _fresh(target: Path) -> Path:
@@ -158,6 +187,78 @@ def _make(shown: Path) -> None:
         shown.mkdir(mode=0o755)
     except FileExistsError as error:
         raise CaptureError(f"{shown} was made by somebody else just now", "choose another name with -o") from error
+
+
+def return_killed(shown: Path) -> None:
+    """Give the folder of a capture that was killed to its caller, unless that was done; only root can.
+
+    Raises:
+        CaptureError: the folder is no capture.
+    """
+    capture = Capture.open(shown)
+    caller = capture.info.get("caller")
+    if os.geteuid() == 0 and caller and capture.info.get("state") == "recording" and not is_recorded_now(capture):
+        return_folder(shown, caller["uid"], caller["gid"], share=caller["share"])
+
+
+def return_folder(shown: Path, uid: int, gid: int, *, share: bool, inode: tuple[int, int] | None = None) -> None:
+    """Give a capture folder that is still root's to its caller, its logs sealed; any other folder is left alone.
+
+    Args:
+        shown: its path, in a folder of other users.
+        uid: the caller.
+        gid: the caller's group.
+        share: whether every user may look into it.
+        inode: its device and inode, if they are known.
+
+    Raises:
+        OSError: it cannot be given.
+    """
+    try:
+        descriptor = os.open(shown, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # it is gone, or another file is in its place
+        return
+    try:
+        found, path = os.fstat(descriptor), Path(f"/proc/self/fd/{descriptor}")
+        is_it = inode is None or (found.st_dev, found.st_ino) == inode
+        if not is_it or found.st_uid != os.geteuid():
+            return
+        if (path / "raw").is_dir():
+            take_logs_back(path, find_owners(path / LOG_FOLDER))
+            (path / "raw").chmod(0o755)
+        _hand_over(descriptor, uid, gid, share=share)
+    finally:
+        os.close(descriptor)
+
+
+def _hand_over(descriptor: int, uid: int, gid: int, *, share: bool) -> None:
+    """Give a capture folder and all in it to a user, but for `foreign/`.
+
+    Args:
+        descriptor: the folder, owned by root.
+        uid: the user.
+        gid: the group.
+        share: whether every user may look into it.
+    """
+    if uid != os.geteuid():
+        give_folder(descriptor, uid, gid)
+    if not share:
+        with contextlib.suppress(OSError):  # it has none
+            os.removexattr(f"/proc/self/fd/{descriptor}", _ACL)
+        os.fchmod(descriptor, 0o700)
+
+
+def _close_to_others(folder: Path, owner: Invoker) -> None:
+    """Let the caller alone look into a folder of root's; where the file system has no access lists, their group."""
+    entries = (
+        (_ACL_OWNER, 7, _NOBODY), (_ACL_USER, 5, owner.uid), (_ACL_GROUP, 0, _NOBODY), (_ACL_MASK, 5, _NOBODY),
+        (_ACL_OTHER, 0, _NOBODY),
+    )  # fmt: skip
+    try:
+        os.setxattr(folder, _ACL, _ACL_VERSION.pack(2) + b"".join(_ACL_ENTRY.pack(*entry) for entry in entries))
+    except OSError:
+        os.chown(folder, -1, owner.gid)
+        folder.chmod(0o750)
 
 
 def check_recording_place(shown: Path, *, force: bool) -> None:
@@ -173,6 +274,9 @@ def check_recording_place(shown: Path, *, force: bool) -> None:
     """
     refuse_odd_name(str(shown))
     check_place(shown, force=force, follow_links=False)
+    if os.path.lexists(shown / FOREIGN_FOLDER):
+        step = f"move out what lies in its {FOREIGN_FOLDER}/, or choose another name with -o"
+        raise InputError(f"{shown} holds files of other users", step)
 
 
 def _make_room(shown: Path) -> None:

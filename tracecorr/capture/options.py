@@ -92,3 +92,4 @@ class CaptureOptions:
     pid: int | None = None
     hqd_interval: float | None = None
     quiet: bool = False
+    share: bool = False

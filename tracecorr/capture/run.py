@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracecorr.capture.folder import RecordingFolder, check_recording_place
 from tracecorr.capture.options import CaptureOptions, choose_folder
-from tracecorr.capture.plan.machine import look_at_process_numbers, probe_machine
-from tracecorr.capture.plan.plan import NO, Offer, Plan
+from tracecorr.capture.plan.machine import look_at_code, look_at_process_numbers, probe_machine
+from tracecorr.capture.plan.plan import NO, YES, Offer, Plan
 from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.session import Session
-from tracecorr.capture.signals import SignalInbox
+from tracecorr.capture.signals import Interrupted, SignalInbox
+from tracecorr.capture.tables import build_tables
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.tracefs.undo import ACTIONS, restore_leftovers
@@ -24,10 +26,9 @@ from tracecorr.capture.workload.files import find_inside
 from tracecorr.capture.workload.host import AttachedProcess
 from tracecorr.capture.workload.invoker import Invoker, call_as_root, find_invoker, read_environment
 from tracecorr.capture.workload.launch import check_command
-from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, TracecorrError, quote_path
+from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, quote_path
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
-from tracecorr.store.processes import count_processes
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
 
 if TYPE_CHECKING:
@@ -44,8 +45,14 @@ def _need_rights() -> None:
         raise MachineError(numbers.why, numbers.remedy)
 
 
-def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
+def plan_capture(
+    options: CaptureOptions, interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> tuple[Plan, Offer]:
     """Return what a capture would arm on this machine, and what the machine offers; nothing is changed.
+
+    Args:
+        options: what was asked for.
+        interruptible: lets a signal raise `Interrupted` while a container's engine is waited for.
 
     Raises:
         InputError: there is no such process or container.
@@ -53,7 +60,10 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     """
     _need_rights()
     invoker = find_invoker(os.environ, as_root=options.as_root)
-    pid = options.pid if options.container is None else container_pid(options.container, os.environ)
+    pid = options.pid
+    if options.container is not None:
+        with interruptible():
+            pid = container_pid(options.container, os.environ)
     if options.pid is not None:
         AttachedProcess(options.pid).close()
     environment = dict(invoker.environment) if pid is None else read_environment(pid)
@@ -117,9 +127,15 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
     _need_rights()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     program = check_command(options, invoker)
+    code = look_at_code()
+    if code.state != YES:
+        say(f"warning: {code.why}; {code.remedy}")
     for left in restore_leftovers()[1]:
         say(f"warning: left by an earlier capture: {left}")
-    status, shown = _record(options, invoker, program, inbox, say)
+    try:
+        status, shown = _record(options, invoker, program, inbox, say)
+    except Interrupted as signalled:
+        raise CommandError(f"{signalled} came before the workload ran", "", 128 + signalled.number) from signalled
     for line in render_summary(shown):
         say(line)
     return status
@@ -127,19 +143,19 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
 
 def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: SignalInbox, say: Say) -> tuple[int, Path]:
     """Record into a new folder; return the workload's status and the folder. One that never ran leaves none."""
-    plan, offer = plan_capture(options)
+    plan, offer = plan_capture(options, inbox.interruptible)
     token = new_token()
     journal = Journal.create(token)
     try:
         tracefs = find_tracefs(journal)
-        folder = _make_folder(options, invoker)
+        folder = _make_folder(options, invoker, journal, token)
         session = Session(options, invoker, program, folder, token, say)
         try:
             status = session.run(plan, offer, tracefs, journal, inbox)
-            if options.correlate:
-                _build_tables(folder, say, quiet=options.quiet)
+            if options.correlate and not session.is_interrupted:
+                _build_tables(folder, inbox, say, quiet=options.quiet)
             return status, folder.shown
-        except (InputError, MachineError, CommandError):
+        except (InputError, MachineError, CommandError, Interrupted):
             folder.remove()
             raise
         finally:
@@ -152,7 +168,7 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: Sign
             say(f"warning: {problem}; next step: tracecorr clean")
 
 
-def _make_folder(options: CaptureOptions, invoker: Invoker) -> RecordingFolder:
+def _make_folder(options: CaptureOptions, invoker: Invoker, journal: Journal, token: str) -> RecordingFolder:
     """Make the capture folder; a name that nobody asked for, and another capture took just now, gives way to the next.
 
     Raises:
@@ -163,23 +179,36 @@ def _make_folder(options: CaptureOptions, invoker: Invoker) -> RecordingFolder:
     while True:
         shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())
         try:
-            return RecordingFolder.create(shown, invoker, force=options.force and options.output is not None)
+            return RecordingFolder.create(
+                shown,
+                invoker,
+                force=options.force and options.output is not None,
+                share=options.share,
+                made=partial(_note_folder, shown, invoker, options, journal, token),
+            )
         except CaptureError:
             if options.output is not None or not os.path.lexists(shown):
                 raise
 
 
-def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:
-    """Build the tables while the folder is still root's, so that no link of the user's is followed on the way."""
-    from tracecorr.pipeline import correlate
+def _note_folder(
+    shown: Path, invoker: Invoker, options: CaptureOptions, journal: Journal, token: str, found: os.stat_result
+) -> None:
+    """Write down whose the folder is, which stays root's until the capture has ended."""
+    journal.note(
+        "folder", token=token, path=str(shown), device=found.st_dev, inode=found.st_ino, uid=invoker.uid,
+        gid=invoker.gid, share=options.share,
+    )  # fmt: skip
 
+
+def _build_tables(folder: RecordingFolder, inbox: SignalInbox, say: Say, *, quiet: bool) -> None:
+    """Build the tables while the folder is still root's, so that no link of the user's is followed on the way."""
     line = LiveLine()
     try:
-        warnings = correlate(folder.path, live=None if quiet else line.show, jobs=count_processes())
-    except Exception as error:
-        # Whatever fails here, the recording is complete, and the exit status is the workload's.
-        told = isinstance(error, TracecorrError | OSError)
-        warnings = [f"the tables were not built: {error if told else f'{type(error).__name__}: {error}'}"]
+        with inbox.interruptible():
+            warnings = build_tables(folder.path, None if quiet else line.show)
+    except Interrupted as signalled:
+        warnings = [f"the tables were not built: {signalled} came"]
     line.clear()
     for warning in warnings:
         say(f"warning: {warning}")

@@ -18,7 +18,7 @@ from tracecorr.capture.options import CaptureOptions, describe_replaced
 from tracecorr.capture.plan.plan import Offer, Plan
 from tracecorr.capture.probes.libraries import KeptPlan, LateProbes
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.signals import Received, SignalInbox
+from tracecorr.capture.signals import Interrupted, Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.status import Pace, Progress, StatusLine
 from tracecorr.capture.tracefs.clocks import measure_event_cost, time_call
@@ -71,6 +71,7 @@ class Session:
         self._info: dict[str, Any] = {}
         self._said: list[str] = []
         self.problems: list[str] = []
+        self.is_interrupted = False
 
     def run(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal, inbox: SignalInbox) -> int:
         """Arm, run the workload to its end and close the folder; return the workload's exit status.
@@ -88,6 +89,7 @@ class Session:
             SessionError: the capture failed after the start; its folder is closed all the same.
         """
         self._begin_info(plan)
+        self._inbox = inbox
         self._launch(journal)
         try:
             inbox.start()
@@ -118,7 +120,9 @@ class Session:
         if self._options.container is not None or self._options.image is not None:
             journal.note("gate", token=self._token, folder=str(self._folder.shown))
         try:
-            self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
+            self._launched = launch(
+                self._options, self._invoker, self._program, self._folder, self._token, self._inbox.interruptible
+            )
         except BaseException as error:
             if self._options.container is not None:
                 # The gate may have made the folder of its logs before it was ended.
@@ -172,7 +176,13 @@ class Session:
         self._snapshots = Snapshots(self._folder, interval)
         self._sight = self._watch_sight()
         self._ending = Ending(self._launched.workload, self._status.tell, is_wanted=self._options.kill)
-        self._logs = LogKeeper(self._launched.logs, self._folder.frames if self._options.compress_log else None)
+        frames = self._folder.frames if self._options.compress_log else None
+        self._logs = LogKeeper(self._launched.logs, frames, self._list_users)
+
+    def _list_users(self) -> frozenset[int]:
+        """Return the uids of a container's processes; on the host the workload's logs are its user's alone."""
+        is_container = self._options.container is not None or self._options.image is not None
+        return self._processes.users if is_container else frozenset()
 
     def _release(self) -> None:
         workload = self._launched.workload
@@ -340,7 +350,7 @@ class Session:
             self._info["event_cost"] = cost.as_json()
 
     def _begin_info(self, plan: Plan) -> None:
-        self._info = first_facts(self._options, plan, self._program, self._invoker.name)
+        self._info = first_facts(self._options, plan, self._program, self._invoker)
         try:
             copy_topology(self._folder)
             self._folder.write_info(self._info)
@@ -357,6 +367,15 @@ class Session:
         """Return what the time namespace of the workload adds to its clocks, as far as it is known now."""
         return self._processes.find_time_offsets(self._launched.workload.pid, self._snapshots.devices)
 
+    def _list_files(self) -> list[dict[str, Any]]:
+        """Return the entries of capture.json for the raw files; none if a signal ends the reading of long ones."""
+        try:
+            with self._inbox.interruptible():
+                return list_raw_files(self._folder.path, self._logs.stored)
+        except Interrupted:
+            self.is_interrupted = True
+            return []
+
     def _close(self, ended: int | None, failure: Exception | None) -> Exception | None:
         """Complete capture.json with the workload's exit status, whatever it did to its logs.
 
@@ -367,10 +386,13 @@ class Session:
         """
         self._processes.refresh()
         seconds = time.monotonic() - self._started
-        closed = close_logs(self._logs, self._launched, self._folder, self._processes.alive, seconds)
+        closed = close_logs(
+            self._logs, self._launched, self._folder, self._processes.alive, seconds, self._inbox.interruptible
+        )
+        self.is_interrupted = closed.is_interrupted
+        files = [] if closed.is_interrupted else self._list_files()
         losses = [*self._recorder.losses, *closed.losses]
         self.problems += closed.problems
-        self.problems += self._sight.describe_strays(self._processes.seen.values(), self._folder) if self._sight else []
         if self._launched.workload.status is None and self._options.pid is None:
             self.problems += filter(None, [self._processes.describe_released()])
         elif self._launched.workload.status is not None and self._launched.where == "host":
@@ -379,6 +401,8 @@ class Session:
             self.problems.append(f"the trace could not be written: {self._recorder.failure}")
         counts = self._recorder.counts
         failure = failure or next(iter(closed.failures), None)
+        if self.is_interrupted:
+            self.problems.append("a signal ended the work on the logs; tracecorr correlate completes them")
         self._info |= {
             **describe_end(failure), "exit_status": ended, "end_reason": self._end_reason,
             "timens_offsets": self._time_offsets(),
@@ -386,7 +410,7 @@ class Session:
             "events": counts.events, "lost_events": counts.lost, "losses": losses,
             "unwritten_events": self._recorder.unwritten_events,
             "unlogged": self._said, "problems": [*self._said, *self.problems],
-            "files": list_raw_files(self._folder.path, self._logs.stored),
+            "files": files, "unfinished": self.is_interrupted,
         }  # fmt: skip
         self._folder.write_info(self._info)
         return failure

@@ -7,8 +7,9 @@ import os
 import queue
 import signal
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
+from types import FrameType, TracebackType
 
 WATCHED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD)
 # `nohup` and a script's `&` ignore these for a reason: a blocked signal would be received all the same.
@@ -23,6 +24,14 @@ class Received:
     from_process: bool
 
 
+class Interrupted(BaseException):
+    """A signal that ends a phase of the capture arrived: what the phase had not done is left."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
 class SignalInbox:
     """Block the watched signals in all threads and collect them; `descriptor` is readable when there are some.
 
@@ -34,6 +43,8 @@ class SignalInbox:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._collect, name="signals", daemon=True)
         self._watched: tuple[signal.Signals, ...] = ()
+        self._main = threading.get_ident()
+        self._raises = False
         self.descriptor = -1
 
     def __enter__(self) -> SignalInbox:
@@ -69,6 +80,30 @@ class SignalInbox:
                 found.append(self._queue.get_nowait())
         return found
 
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let the first signal that ends a capture raise `Interrupted` in this thread, the main one, at once.
+
+        Raises:
+            Interrupted: it came.
+        """
+        ending = [number for number in self._watched if number in _MAY_BE_IGNORED]
+        before = {number: signal.signal(number, self._raise) for number in ending}
+        self._raises = True
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+            self._raises = False
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _raise(self, number: int, _frame: FrameType | None) -> None:
+        # Nothing may interrupt what leaves the phase.
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._watched)
+        raise Interrupted(number)
+
     def _collect(self) -> None:
         while True:
             # Not sigtimedwait: stopped (Ctrl-Z) for longer than its limit it returns a signal that nobody
@@ -76,6 +111,9 @@ class SignalInbox:
             info = signal.sigwaitinfo(self._watched)
             if self._over.is_set():
                 return
+            if self._raises and info.si_signo in _MAY_BE_IGNORED:
+                signal.pthread_kill(self._main, info.si_signo)
+                continue
             # SI_USER, SI_TKILL and the like are not positive; the kernel's own codes are.
             self._queue.put(Received(signal.Signals(info.si_signo), info.si_code <= 0))
             os.eventfd_write(self.descriptor, 1)

@@ -17,7 +17,6 @@ from typer.exceptions import TyperException
 
 from tracecorr import __version__
 from tracecorr.cli import (
-    arguments,
     capture,
     clean,
     compare,
@@ -30,12 +29,13 @@ from tracecorr.cli import (
     hqd,
     import_files,
     info,
+    parser,
     query,
     report,
     serve,
 )
-from tracecorr.cli.completion import VARIABLE
-from tracecorr.cli.help import Verb, Verbs
+from tracecorr.cli.console import VARIABLE
+from tracecorr.cli.parser import Verb, Verbs
 from tracecorr.model.errors import TracecorrError, explain_damage, explain_denied, explain_unwritten, is_panic
 from tracecorr.threads import begin_polars
 
@@ -59,7 +59,7 @@ app.command("serve", cls=Verb)(serve.serve_verb)
 app.command("hqd", cls=Verb)(hqd.hqd_verb)
 app.command("demo", cls=Verb)(demo.demo_verb)
 app.command("clean", cls=Verb)(clean.clean_verb)
-# What other tracers call the same.
+# Names of the same verbs in other tracers.
 _OTHER_NAMES = {
     "record": "capture", "profile": "capture", "launch": "capture", "run": "capture", "stat": "report",
     "stats": "report", "analyze": "report", "diff": "compare", "convert": "export", "view": "serve", "open": "serve",
@@ -77,13 +77,13 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in tracecorr a failure arose.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show the Python traceback of a failure.")] = False,
 ) -> None:
     """See what really happened between a HIP call and the GPU: kernel trace and HIP log on one clock.
 
-    Verbs that read a capture take the newest *.tracecorr in the current folder when none is named.
+    Verbs that read a capture use the newest *.tracecorr in the current folder if none is named.
     Results go to stdout, progress and messages to stderr.
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
     """
@@ -94,13 +94,13 @@ def _root(
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     console.open_closed_streams()
-    words, wants_traceback = arguments.take_flag(sys.argv[1:] if argv is None else argv, "--traceback")
+    words, wants_traceback = parser.take_flag(sys.argv[1:] if argv is None else argv, "--traceback")
     if not words and VARIABLE not in os.environ:
         main(["--help"])
         return 2
     try:
         # Without the parser's own messages, which have no next step and break paths to the width of the terminal.
-        status = app(args=arguments.expand_greedy(words), prog_name="tracecorr", standalone_mode=False)
+        status = app(args=parser.expand_greedy(words), prog_name="tracecorr", standalone_mode=False)
     except SystemExit as end:
         if _lost_reader(end):
             return 128 + signal.SIGPIPE

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from tracecorr.cli.completion import complete_event_sets
-from tracecorr.cli.console import ForceOption, add_suffix, refuse_idle, say, show
+from tracecorr.cli.console import ForceOption, add_suffix, complete_event_sets, refuse_idle, say, show
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 # Options end at the first word of the command, which may have options of its own.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 _HQD_SECONDS = 10.0
+# Three hours of a log that grows as fast as that of 700 small kernels a second.
+_LOG_GB = 100.0
 Value = TypeVar("Value")
 
 
@@ -27,52 +28,66 @@ CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] COMMA
 OutputOption = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make; else named after program and time."
+        "--output", "-o", metavar="NAME.tracecorr", help="Capture folder to write; default: PROGRAM-DATE-TIME."
     ),
 ]
 EventSetOption = Annotated[
     str,
     typer.Option(
-        metavar="SET", help="minimal, default or full: what the kernel records.", autocompletion=complete_event_sets
+        metavar="SET",
+        help="Which kernel events are recorded: minimal, default or full.",
+        autocompletion=complete_event_sets,
     ),
 ]
 EventsOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="SYSTEM/EVENT", help="More kernel events, SYSTEM:EVENT too; globs allowed; repeatable."),
+    typer.Option(
+        metavar="SYSTEM/EVENT", help="Additional kernel events (SYSTEM:EVENT works, too; globs allowed); repeatable."
+    ),
 ]
 FunctionsOption = Annotated[
-    list[str] | None, typer.Option(metavar="GLOB", help="More kernel functions to trace; repeatable.")
+    list[str] | None, typer.Option(metavar="GLOB", help="Additional kernel functions to trace; repeatable.")
 ]
 UprobesOption = Annotated[
-    list[str] | None, typer.Option(metavar="PATH:SYMBOL", help="More functions of libraries; repeatable.")
+    list[str] | None, typer.Option(metavar="PATH:SYMBOL", help="Additional library functions to probe; repeatable.")
 ]
 RangesOption = Annotated[
     list[str] | None,
-    typer.Option("--range", metavar="roctx:NAME", help="Keep only roctx ranges and marks of this text; repeatable."),
+    typer.Option(
+        "--range", metavar="roctx:NAME", help="Record only roctx ranges and marks with this text; repeatable."
+    ),
 ]
 ProbeSharedOption = Annotated[
-    bool, typer.Option("--probe-shared", help="Probe a library even where other processes pay for it.")
+    bool,
+    typer.Option(
+        "--probe-shared", help="Probe a library even if other processes use it: its calls get slower for them, too."
+    ),
 ]
-DurationOption = Annotated[float | None, typer.Option(metavar="S", help="End the recording after S seconds.")]
+DurationOption = Annotated[float | None, typer.Option(metavar="S", help="Stop recording after S seconds.")]
 DelayOption = Annotated[float, typer.Option(metavar="S", help="Start the kernel trace S seconds after the workload.")]
 StartOnSignalOption = Annotated[
     bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
 ]
 BufferOption = Annotated[
-    int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together; half of the free memory at most.")
+    int | None,
+    typer.Option(
+        metavar="MB", help="Size of the kernel buffers of all CPUs together; at most half of the free memory."
+    ),
 ]
-MaxLogOption = Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed.")]
-MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")]
+MaxLogOption = Annotated[
+    float,
+    typer.Option(metavar="GB", help="Stop recording when the HIP log exceeds this size (uncompressed, without holes)."),
+]
+MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="Stop recording when less disk space is free.")]
 HqdOption = Annotated[
-    bool, typer.Option("--hqd", help="Read the hardware's queues again and again; each read holds up the driver.")
+    bool,
+    typer.Option("--hqd", help="Read the hardware queues (HQDs) repeatedly; each read takes a lock of the driver."),
 ]
 HqdIntervalOption = Annotated[
-    float | None, typer.Option(metavar="S", help=f"Seconds between two such reads, at least; else {_HQD_SECONDS:g}.")
+    float | None, typer.Option(metavar="S", help=f"Minimum time between two HQD reads; default {_HQD_SECONDS:g}.")
 ]
 LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
-PlainLogOption = Annotated[
-    bool, typer.Option("--plain-log", help="Keep the HIP log as it is written; else it is compressed meanwhile.")
-]
+PlainLogOption = Annotated[bool, typer.Option("--plain-log", help="Do not compress the HIP log while it is written.")]
 ContainerOption = Annotated[
     list[str] | None,
     typer.Option("--container", metavar="NAME", help="Run COMMAND in this running container (docker or podman)."),
@@ -82,21 +97,30 @@ ImageOption = Annotated[
     typer.Option("--image", metavar="IMAGE", help="Run COMMAND in a new container of IMAGE, with the GPUs."),
 ]
 DockerOption = Annotated[
-    list[str] | None, typer.Option(metavar="OPTION", help="More for `docker run`, as --run-option=--ipc=host.")
+    list[str] | None,
+    typer.Option(metavar="OPTION", help="Additional option of `docker run`, such as --run-option=--ipc=host."),
 ]
 PidOption = Annotated[
     list[int] | None,
-    typer.Option("--pid", metavar="PID", help="Attach to a running process; a HIP log only if it writes one."),
+    typer.Option(
+        "--pid", metavar="PID", help="Attach to a running process; its HIP log is recorded only if it writes one."
+    ),
 ]
 KillOption = Annotated[
-    bool, typer.Option("--kill", help="End the workload when a limit ends the recording: SIGTERM, SIGKILL 10 s later.")
+    bool,
+    typer.Option(
+        "--kill", help="When a limit stops the recording, end the workload, too: SIGTERM, after 10 s SIGKILL."
+    ),
 ]
 NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
-AsRootOption = Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No live status line, which is there while COMMAND does not print here.")
+AsRootOption = Annotated[
+    bool, typer.Option("--as-root", help="Run the workload as root, not as the user who called sudo.")
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be armed, and change nothing.")]
+ShareOption = Annotated[
+    bool, typer.Option("--share", help="Let all users of this machine read the capture, not only the caller.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the live status line.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be recorded, and change nothing.")]
 
 
 def capture_verb(
@@ -113,7 +137,7 @@ def capture_verb(
     delay: DelayOption = 0,
     start_on_signal: StartOnSignalOption = False,
     buffer_mb: BufferOption = None,
-    max_log_gb: MaxLogOption = None,
+    max_log_gb: MaxLogOption = _LOG_GB,
     min_free_gb: MinFreeOption = 1.0,
     hqd: HqdOption = False,
     hqd_interval: HqdIntervalOption = None,
@@ -126,12 +150,13 @@ def capture_verb(
     kill: KillOption = False,
     no_correlate: NoCorrelateOption = False,
     as_root: AsRootOption = False,
+    share: ShareOption = False,
     quiet: QuietOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Run COMMAND with the kernel traced and the HIP log on; save both in a capture folder.
 
-    Its exit status is passed through; 125 = tracecorr failed, 126 and 127 = COMMAND cannot run or is not found.
+    The exit status is that of COMMAND; 125: tracecorr failed, 126: COMMAND cannot run, 127: COMMAND is not found.
     """
     from tracecorr.capture.options import CaptureOptions
 
@@ -151,7 +176,7 @@ def capture_verb(
         duration=duration,
         delay=delay,
         start_on_signal=start_on_signal,
-        max_log_bytes=None if max_log_gb is None else round(max_log_gb * 1e9),
+        max_log_bytes=round(max_log_gb * 1e9),
         min_free_bytes=round(min_free_gb * 1e9),
         kill=kill,
         correlate=not no_correlate,
@@ -164,6 +189,7 @@ def capture_verb(
         run_options=tuple(run_option or ()),
         pid=pid,
         quiet=quiet,
+        share=share,
     )
     if dry_run:
         _print_plan(options)
@@ -187,7 +213,7 @@ def _want(
         raise InputError(f"--event-set {event_set} is unknown", f"use one of: {', '.join(EVENT_SETS)}")
     odd = [text for text in ranges or () if not text.removeprefix(RANGE_PREFIX) or not text.startswith(RANGE_PREFIX)]
     if odd:
-        raise InputError(f"--range {odd[0]} names no range", f"write --range {RANGE_PREFIX}NAME")
+        raise InputError(f"--range {odd[0]} is not a range", f"write --range {RANGE_PREFIX}NAME")
     return Wanted(
         event_set, tuple(events or ()), tuple(functions or ()), tuple(uprobes or ()), tuple(ranges or ()),
         probe_shared, buffer_mb,

@@ -10,17 +10,17 @@ from tracecorr.cli.console import say, show
 
 
 def clean_verb() -> None:
-    """Undo what captures left behind whose process is dead: tracing instances, probes, changed settings.
+    """Remove what killed captures left on this machine: tracing instances, probes, changed settings.
 
-    Captures that run, and other users of tracefs, are not touched. Each capture does this at its start, too.
-    Exit status: 0 nothing is left, 1 something cannot be removed yet, 3 it was not called as root.
+    Running captures and other users of tracefs are not touched. Each new capture does this when it starts.
+    Exit status: 0 nothing is left, 1 something cannot be removed yet, 3 not called as root.
     """
     from tracecorr.capture.tracefs.undo import list_running, restore_leftovers
     from tracecorr.capture.workload.invoker import call_as_root
     from tracecorr.model.errors import MachineError
 
     if os.geteuid() != 0:
-        raise MachineError("what captures left is seen and removed by root only", call_as_root("clean"))
+        raise MachineError("only root can see and remove what captures left", call_as_root("clean"))
     done, left = restore_leftovers()
     for text in done:
         show(f"undone: {text}")
@@ -29,7 +29,7 @@ def clean_verb() -> None:
     if not done and not left:
         show("nothing was left behind")
     for pid in list_running():
-        show(f"left alone: the capture of process {pid}, which runs, or has not ended yet")
+        show(f"not touched: the capture of process {pid} is still running")
     if left:
-        say("next step: end what uses it (a reader of trace_pipe, another tracer), then: tracecorr clean")
+        say("next step: stop what uses it (a reader of trace_pipe, another tracer), then: tracecorr clean")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The verb `compare`: what differs between two captures, and what of it is more than chance."""
+"""The verb `compare`: what differs between two captures, and which differences are significant."""
 
 from __future__ import annotations
 
@@ -8,28 +8,36 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_captures
-from tracecorr.cli.console import ForcePageOption, HtmlOption, open_capture, refuse_page, show, write_page
+from tracecorr.cli.console import (
+    ForcePageOption,
+    HtmlOption,
+    complete_captures,
+    open_capture,
+    refuse_page,
+    show,
+    write_page,
+)
 from tracecorr.model.errors import InputError
 
 
 def compare_verb(
     first: Annotated[
-        Path, typer.Argument(metavar="A", help="Capture folder to compare with.", autocompletion=complete_captures)
+        Path,
+        typer.Argument(metavar="A", help="Capture folder that is the reference.", autocompletion=complete_captures),
     ],
     second: Annotated[
-        Path, typer.Argument(metavar="B", help="Capture folder that is compared.", autocompletion=complete_captures)
+        Path, typer.Argument(metavar="B", help="Capture folder to compare.", autocompletion=complete_captures)
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: HtmlOption = None,
     force: ForcePageOption = False,
     confidence: Annotated[
-        float, typer.Option(metavar="SHARE", help="Chance that all intervals of a table hold their true difference.")
+        float, typer.Option(metavar="SHARE", help="Confidence level of the intervals, for each table as a whole.")
     ] = 0.95,
 ) -> None:
     """Compare two captures: queues, kernels, GPU times, calls, ioctls, rates, latencies with intervals, verdicts."""
     if not 0.5 <= confidence < 1:
-        raise InputError(f"--confidence {confidence} is no chance that helps", "use a share from 0.5 to below 1")
+        raise InputError(f"--confidence {confidence} is out of range", "use a value from 0.5 to below 1")
     refuse_page(html, as_json=as_json, force=force)
     from tracecorr.analyze.compare import Side, compare_captures
     from tracecorr.analyze.report.markdown import render_comparison

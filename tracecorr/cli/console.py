@@ -1,11 +1,11 @@
-"""What all verbs share: messages on stderr, and which capture is meant."""
+"""What all verbs share: messages on stderr, which capture is meant, what a shell completes behind TAB."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -13,13 +13,62 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from tracecorr.cli.completion import complete_captures
-from tracecorr.model.folder_names import with_suffix
+from tracecorr.model.folder_names import SUFFIX, with_suffix
+from tracecorr.model.kinds import LAYERS
 from tracecorr.model.printable import printable
 from tracecorr.progress import LiveLine, tell
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
+
+
+# The shell's script asks by it what fits (`_PROGRAM_COMPLETE` of the parser), without any word behind the program.
+VARIABLE = "_TRACECORR_COMPLETE"
+
+
+def complete_captures(incomplete: str) -> list[str]:
+    """Return the captures in the folder that is typed, or in the current one, whose names begin as it was typed.
+
+    Where there are none the shell completes files, and so the way to another folder.
+    """
+    folder = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
+    try:
+        names = sorted(entry.name for entry in os.scandir(Path(folder or ".").expanduser()) if entry.is_dir())
+    except OSError:
+        return []
+    return _begin_with(incomplete, (folder + name for name in names if name.endswith(SUFFIX)))
+
+
+def complete_layers(incomplete: str) -> list[str]:
+    """Return the layers that fit behind the last comma."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{layer}" for layer in _begin_with(last, LAYERS)]
+
+
+def complete_event_sets(incomplete: str) -> list[str]:
+    """Return the sets of kernel events that fit."""
+    from tracecorr.capture.plan.plan import EVENT_SETS
+
+    return _begin_with(incomplete, EVENT_SETS)
+
+
+def complete_examples(incomplete: str) -> list[str]:
+    """Return the example queries that fit."""
+    from tracecorr.analyze.sql import EXAMPLES
+
+    return _begin_with(incomplete, EXAMPLES)
+
+
+def complete_verdicts(incomplete: str) -> list[str]:
+    """Return the verdicts that fit."""
+    from tracecorr.analyze.verdicts import CLAIMS
+
+    return _begin_with(incomplete, (claim.name for claim in CLAIMS))
+
+
+def _begin_with(incomplete: str, words: Iterable[str]) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
 
 # Exit status of `--check` by the outcome of a verdict.
 FAILED, UNKNOWN = 4, 5
@@ -27,7 +76,7 @@ FAILED, UNKNOWN = 4, 5
 NameArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="NAME", help="Capture folder; without it the newest in the current folder.",
+        metavar="NAME", help="Capture folder; default: the newest in the current folder.",
         autocompletion=complete_captures,
     ),
 ]  # fmt: skip
@@ -39,15 +88,13 @@ def _live_line(stream: TextIO) -> LiveLine:
 
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")]
-HtmlOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots instead.")
-]
+HtmlOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots.")]
 ForcePageOption = Annotated[bool, typer.Option("--force", help="With --html: replace the file if it exists.")]
 JobsOption = Annotated[
     int | None,
     typer.Option(
         "--jobs", "-j", min=1, metavar="N", show_default=False,
-        help="Processes that read long logs; without it one for two CPUs, 8 at most.",
+        help="Number of processes that read long logs; default: one per two CPUs, at most 8.",
     ),
 ]  # fmt: skip
 
@@ -155,7 +202,7 @@ def add_suffix(path: Path) -> Path:
     from tracecorr.model.errors import InputError
 
     if not path.name:
-        raise InputError(f"-o {str(path)!r} names no folder to make", "write a name, such as -o gemm.tracecorr")
+        raise InputError(f"-o {str(path)!r} is not a folder name", "write a name, such as -o gemm.tracecorr")
     return with_suffix(path)
 
 
@@ -172,6 +219,10 @@ def open_capture(name: Path | None, *, tables: bool = True) -> Capture:
     capture = Capture.open(path)
     if tables and not capture.has_tables():
         raise describe_missing_tables(capture, path)
+    if tables and capture.is_outdated():
+        from tracecorr.pipeline import rebuild_outdated
+
+        return rebuild_outdated(capture, say)
     return capture
 
 
@@ -190,7 +241,7 @@ def refuse_idle(option: str, partner: str, *, given: bool, there: bool) -> None:
     from tracecorr.model.errors import InputError
 
     if given and not there:
-        raise InputError(f"{option} changes nothing without {partner}", f"add {partner}, or leave out {option}")
+        raise InputError(f"{option} has no effect without {partner}", f"add {partner}, or leave out {option}")
 
 
 def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
@@ -205,7 +256,7 @@ def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
     if path is None:
         return
     if as_json:
-        raise InputError("--html and --json are two forms", "call it once for each")
+        raise InputError("--html and --json cannot be combined", "call it once for each")
     from tracecorr.export.files import refuse_taken
 
     refuse_taken(path, force=force)

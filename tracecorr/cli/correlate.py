@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_captures
 from tracecorr.cli.console import (
     JobsOption,
     add_suffix,
+    complete_captures,
     count_jobs,
     ended_in_order,
     find_capture,
@@ -29,12 +29,12 @@ def correlate_verb(
     names: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="NAME", help="Capture folders; without any the newest one here.", autocompletion=complete_captures
+            metavar="NAME", help="Capture folders; default: the newest one here.", autocompletion=complete_captures
         ),
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Let the workers of this Dask scheduler do it; `local`: one per CPU."),
+        typer.Option(metavar="ADDRESS", help="Use the workers of this Dask scheduler; `local`: one worker per CPU."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -42,22 +42,24 @@ def correlate_verb(
             "--output",
             "-o",
             metavar="NAME.tracecorr",
-            help=f"Dataset of several captures to make; else {_DATASET}, here.",
+            help=f"Dataset of several captures to write; default {_DATASET}.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the dataset if it exists.")] = False,
     jobs: JobsOption = None,
 ) -> None:
-    """Build the tables of a capture again from its raw files, which stay as they are.
+    """Rebuild the tables of a capture from its raw files, which are not changed.
 
-    Several captures become one dataset that query, report, compare, export and serve read.
+    Several captures become one dataset, which query, report, compare, export and serve can read.
     """
     paths = [find_capture(name) for name in names] if names else [find_capture(None)]
     _refuse_twice(paths)
     out = _choose_output(output) if output is not None or len(paths) > 1 else None
     refuse_idle("--force", "-o", given=force, there=out is not None)
     if cluster is not None and jobs is not None:
-        raise InputError("--jobs is of this machine, the workers of --cluster have their own", "leave one of them out")
+        raise InputError(
+            "--jobs sets the processes of this machine, and --cluster uses its own workers", "leave one of them out"
+        )
     with ended_in_order():
         if cluster is not None:
             _correlate_on_cluster(cluster, paths, out, force)
@@ -84,12 +86,14 @@ def _correlate_on_cluster(address: str, paths: list[Path], out: Path | None, for
 
 
 def _correlate_here(paths: list[Path], out: Path | None, force: bool, jobs: int) -> None:
+    from tracecorr.capture.folder import return_killed
     from tracecorr.pipeline import correlate, make_dataset
     from tracecorr.store.fleet import check_fleet_place
 
     if out is not None:
         check_fleet_place(paths, out, force=force)
     for path in paths:
+        return_killed(path)
         say_warnings(correlate(path, progress=say, live=say_live, jobs=jobs))
     if out is not None:
         make_dataset(paths, out, force=force)

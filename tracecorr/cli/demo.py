@@ -1,4 +1,4 @@
-"""The verb `demo`: everything on the bundled sample, without a GPU."""
+"""The verb `demo`: build and show the bundled sample, without a GPU."""
 
 from __future__ import annotations
 

@@ -21,16 +21,16 @@ _CANNOT = 3
 def doctor_verb(
     container: Annotated[
         str | None,
-        typer.Option("--container", metavar="NAME", help="Look at the libraries inside this running container."),
+        typer.Option("--container", metavar="NAME", help="Check the libraries inside this running container."),
     ] = None,
     pid: Annotated[
-        int | None, typer.Option("--pid", metavar="PID", help="Look at the libraries that this process loads.")
+        int | None, typer.Option("--pid", metavar="PID", help="Check the libraries that this process loads.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what this machine can capture: each point is tried, nothing of it stays.
+    """Show what this machine can capture: each feature is tried and undone.
 
-    Each line says yes, partly or no, why, and the command that mends it.
+    Each line says yes, partly or no, the reason, and the command that fixes it.
     Exit status: 0 a capture is possible, 3 it is not.
     """
     from tracecorr.capture.plan.machine import probe_machine
@@ -40,7 +40,7 @@ def doctor_verb(
     from tracecorr.model.errors import InputError
 
     if container is not None and pid is not None:
-        raise InputError("--container and --pid name two things", "give one of them")
+        raise InputError("--container and --pid cannot be combined", "give one of them")
     if container is not None:
         pid = container_pid(container, os.environ)
     elif pid is not None:
@@ -65,11 +65,11 @@ def _print(offer: Offer) -> None:
     for finding in offer.findings:
         show(f"{finding.state:7}{finding.name:{width}}  {finding.why}".rstrip())
         if finding.remedy:
-            show(f"{'':{7 + width}}  mend: {finding.remedy}")
+            show(f"{'':{7 + width}}  fix: {finding.remedy}")
     if _can_capture(offer):
-        show("a capture is possible; tracecorr capture --dry-run says what it would record")
+        show("a capture is possible; tracecorr capture --dry-run prints what it would record")
     else:
-        show("no capture is possible: mend what says no")
+        show("no capture is possible: fix what says no")
 
 
 def _as_json(offer: Offer) -> dict[str, Any]:

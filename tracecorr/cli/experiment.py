@@ -1,4 +1,4 @@
-"""The verb `experiment`: run workloads alone and together, and say who waited for whom."""
+"""The verb `experiment`: run workloads alone and together, and measure how much they delay each other."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from tracecorr.model.errors import InputError
 
 
 def experiment_verb(
-    kind: Annotated[str, typer.Argument(metavar="preempt", help="The experiment; `preempt` is the one there is.")],
-    high: Annotated[str, typer.Option(metavar="CMD", help="Workload of high priority; it prints stamps.")],
-    low: Annotated[str, typer.Option(metavar="CMD", help="Workload of low priority; it prints stamps.")],
-    rounds: Annotated[int, typer.Option(metavar="N", help="Uninstrumented rounds, which give the figures.")] = 5,
-    no_capture: Annotated[
-        bool, typer.Option("--no-capture", help="Leave out the captured rounds (needs no root).")
-    ] = False,
+    kind: Annotated[str, typer.Argument(metavar="preempt", help="The experiment; only `preempt` exists.")],
+    high: Annotated[str, typer.Option(metavar="CMD", help="High-priority workload; it prints stamps.")],
+    low: Annotated[str, typer.Option(metavar="CMD", help="Low-priority workload; it prints stamps.")],
+    rounds: Annotated[
+        int, typer.Option(metavar="N", help="Number of uninstrumented rounds; the results come from these.")
+    ] = 5,
+    no_capture: Annotated[bool, typer.Option("--no-capture", help="Skip the captured rounds (needs no root).")] = False,
     container: Annotated[
         str | None, typer.Option(metavar="NAME", help="Run the workloads in this running container.")
     ] = None,
     log_level: Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL of the captured rounds.")] = 5,
-    kept: Annotated[float, typer.Option(metavar="TIMES", help="P95 together may be so many times that alone.")] = 1.2,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to make.")] = None,
+    kept: Annotated[
+        float, typer.Option(metavar="TIMES", help="PASS if P95 together is at most this many times P95 alone.")
+    ] = 1.2,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 4 when the verdict is FAIL, 5 when UNKNOWN.")
     ] = False,
 ) -> None:
-    """Run a workload of high and one of low priority alone, one after the other, and together; then captured.
+    """Run a high-priority and a low-priority workload alone and together, then again while capturing.
 
     A workload prints one line `tracecorr-stamp START RETURN COMPLETE` per launch (CLOCK_MONOTONIC, ns).
     """
@@ -76,8 +78,10 @@ def _check_options(high: str, low: str, rounds: int, kept: float) -> None:
     """
     for option, command in (("--high", high), ("--low", low)):
         if not command.strip():
-            raise InputError(f"{option} names no command", "write the command of the workload, in quotes")
+            raise InputError(f"{option} is empty", "write the command of the workload, in quotes")
     if not 0 < kept < math.inf:
-        raise InputError(f"--kept {kept} is no limit", "write how many times longer P95 may be, such as 1.2")
+        raise InputError(
+            f"--kept {kept} is not a positive number", "write how many times longer P95 may be, such as 1.2"
+        )
     if rounds < 1:
-        raise InputError(f"--rounds {rounds} runs nothing", "use 1 or more")
+        raise InputError(f"--rounds {rounds} is less than 1", "use 1 or more")

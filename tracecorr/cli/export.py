@@ -8,8 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_layers
-from tracecorr.cli.console import NameArgument, open_capture, say, show
+from tracecorr.cli.console import NameArgument, complete_layers, open_capture, say, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.kinds import LAYERS
 
@@ -47,10 +46,13 @@ def export_verb(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only what begins from this time after the first event on: 1.5s, 20ms."),
+        typer.Option(
+            metavar="TIME",
+            help="Only events that begin at or after this time since the first event, such as 1.5s or 20ms.",
+        ),
     ] = None,
     end: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what begins before this time after the first event.")
+        str | None, typer.Option(metavar="TIME", help="Only events that begin before this time since the first event.")
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -59,7 +61,7 @@ def export_verb(
         ),
     ] = None,
     process: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Only this row of `processes`; may be repeated.")
+        list[int] | None, typer.Option(metavar="N", help="Only this row of the table `processes`; repeatable.")
     ] = None,
     table: Annotated[
         list[str] | None, typer.Option(metavar="NAME,...", help="Only these tables (csv, parquet, arrow).")
@@ -79,7 +81,7 @@ def export_verb(
     names = split_words(table or [])
     is_trace = target in _SUFFIX
     if names and is_trace:
-        raise InputError(f"--table has no meaning for {target}", "leave it out, or export --to csv, parquet or arrow")
+        raise InputError(f"--table has no effect on {target}", "leave it out, or export --to csv, parquet or arrow")
     capture = open_capture(name)
     path = output or Path(f"{capture.name}{_SUFFIX[target]}" if is_trace else f"{capture.name}-{target}")
     refuse_taken(path, force=force)
@@ -104,7 +106,7 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
     drawn = f"{trace.slices.height - jobs} events" + (f", {jobs} jobs of the kernel's GPU scheduler" if jobs else "")
     say(f"{drawn}, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
     if target is Target.CHROME:
-        say("Chrome's format can draw arrows between two spans only; --to perfetto has all links")
+        say("Chrome's format draws arrows only between two spans; --to perfetto has all links")
     if trace.later_ns:
         say(f"warning: its times are {trace.later_ns} ns later than those of the tables: viewers drop events before 0")
     if trace.slices.is_empty():
@@ -120,7 +122,7 @@ def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> No
         calls = write_speedscope(capture.table_by_node, stream, selection, capture.name)
     say(f"{calls} calls of threads")
     if brief := count_brief(capture.table_by_node, selection):
-        say(f"{brief} calls that took less than a step of their clock are left out: they have no width")
+        say(f"{brief} calls are left out: their duration is less than the resolution of their clock")
     say("next step: open it at https://www.speedscope.app (it stays in your browser)")
 
 
@@ -129,7 +131,9 @@ def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:
     from tracecorr.export.trace_dat import write_kernel_trace
 
     if not selection.everything:
-        raise InputError("a trace.dat holds the whole kernel trace", "leave out --start, --end, --only and --process")
+        raise InputError(
+            "a trace.dat always contains the whole kernel trace", "leave out --start, --end, --only and --process"
+        )
     with open_fresh(path) as stream:
         names = write_kernel_trace(capture, stream)
     say(f"kernel trace of raw/ftrace: {', '.join(names)}")
@@ -147,8 +151,7 @@ def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection:
 
 
 def _export_tables(capture: Capture, target: Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
-    from tracecorr.export.files import open_fresh_folder
-    from tracecorr.export.tabular import write_tables
+    from tracecorr.export.files import open_fresh_folder, write_tables
 
     with open_fresh_folder(path) as folder:
         written = write_tables(capture.table_by_node, folder, target, selection, names)

@@ -1,4 +1,4 @@
-"""The verb `hqd`: which queues the hardware runs, from saved dumps or from this machine."""
+"""The verb `hqd`: which queues the hardware runs, from saved dumps or on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracecorr.capture.snapshots import KFD_DEBUGFS
+from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.cli.console import refuse_idle, say, show
 from tracecorr.model.errors import InputError
 from tracecorr.model.printable import printable
@@ -24,53 +24,53 @@ _PAUSE_SECONDS = 2.0
 _HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
 _REGISTERS = (
     "doorbell = offset in dwords; rptr, wptr = what the registers hold, PQ_RPTR of XCC 0 alone and in another unit "
-    "than PQ_WPTR: their difference is no backlog"
+    "than PQ_WPTR: their difference is not the backlog"
 )
 _SLOTS = (
     "slots = pipe.slot (SDMA: engine.RLC); active = its ACTIVE bit is set (SDMA: enabled, with a doorbell); "
-    "stale = it keeps the address of a queue that is gone"
+    "stale = it still has the address of a queue that was destroyed"
 )
 
 
 def hqd_verb(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Saved hqds, mqds or rls, plain or .gz; without it this machine's."),
+        typer.Argument(metavar="FILE", help="Saved hqds, mqds or rls dumps, plain or .gz; default: this machine."),
     ] = None,
-    slots: Annotated[bool, typer.Option("--slots", help="Also print every slot that is or was in use.")] = False,
+    slots: Annotated[bool, typer.Option("--slots", help="Print every slot that is or was in use, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: queues, counts and all slots.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Read this machine again and again until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Read this machine repeatedly until Ctrl-C.")] = False,
     interval: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.1, help=f"Time between two reads of --watch; else {_PAUSE_SECONDS:g}."),
+        typer.Option(
+            metavar="SECONDS", min=0.1, help=f"Time between two reads of --watch; default {_PAUSE_SECONDS:g}."
+        ),
     ] = None,
     debugfs: Annotated[
-        Path | None, typer.Option(metavar="DIR", help=f"Where debugfs shows the KFD; else {KFD_DEBUGFS}.")
+        Path | None, typer.Option(metavar="DIR", help=f"Debugfs folder of the KFD; default {KFD_DEBUGFS}.")
     ] = None,
 ) -> None:
-    """Show which queues the hardware runs: one line per queue, the slots of all XCCs together.
+    """Show which queues the hardware runs: one line per queue for all XCCs.
 
-    hqds are the registers (what runs now), mqds the descriptors in memory (what exists, also while the
-    firmware has it unmapped), rls the runlists. A read takes locks of the driver: watch sparsely.
+    hqds: registers (what runs now). mqds: descriptors in memory (all queues, also unmapped ones).
+    rls: runlists. Each read takes locks of the driver, so do not read often.
     """
     if files and watch:
         raise InputError("--watch reads this machine, not saved dumps", "leave out the files, or --watch")
     if watch and as_json:
-        raise InputError("--watch draws a live table and cannot print JSON", "call hqd --json again and again instead")
+        raise InputError("--watch cannot print JSON", "call hqd --json repeatedly instead")
     refuse_idle("--interval", "--watch", given=interval is not None, there=watch)
     if files and debugfs is not None:
-        raise InputError(
-            "--debugfs names this machine's queues, and saved dumps are named, too", "leave one of them out"
-        )
+        raise InputError("--debugfs reads this machine, and saved dumps were given", "leave one of them out")
     if slots and (watch or as_json):
-        raise InputError(f"--slots adds nothing to {'--watch' if watch else '--json'}", "leave it out")
+        raise InputError(f"--slots has no effect with {'--watch' if watch else '--json'}", "leave it out")
     if watch:
         _watch(debugfs or KFD_DEBUGFS, interval or _PAUSE_SECONDS)
         return
     rows, sources = _read_files(files) if files else _read_machine(debugfs or KFD_DEBUGFS)
     for source in sources:
         if not source["bytes"]:
-            say(f"{source['source']} is empty: mqds and rls are where no process has a queue, hqds never is")
+            say(f"{source['source']} is empty: mqds and rls are empty if no process has a queue, hqds never is")
     if as_json:
         typer.echo(_render_json(rows, sources))
         return
@@ -87,14 +87,14 @@ def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     foreign = next((s for s in sources if s["dump"] is None and s["bytes"]), None)
     if foreign:
         raise InputError(
-            f"{foreign['source']} is no dump of the KFD's queues", "give what debugfs kfd/hqds, mqds or rls holds"
+            f"{foreign['source']} is not a dump of the KFD's queues", "give a copy of debugfs kfd/hqds, mqds or rls"
         )
     return rows, sources
 
 
 def _read_machine(folder: Path) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    from tracecorr.capture.debugfs import read_kfd_dump
     from tracecorr.capture.plan.machine import is_virtual_function
-    from tracecorr.capture.snapshots import read_kfd_dump
 
     names = ["hqds", "mqds"]
     if is_virtual_function():

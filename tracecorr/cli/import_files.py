@@ -34,9 +34,7 @@ _CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf",
 
 AmdLogOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--amd-log", metavar="FILE...", help="HIP log (AMD_LOG_LEVEL=5), plain, .gz or .zst; several may follow."
-    ),
+    typer.Option("--amd-log", metavar="FILE...", help="HIP logs (AMD_LOG_LEVEL=5), plain, .gz or .zst."),
 ]
 FtraceOption = Annotated[
     list[Path] | None,
@@ -47,10 +45,14 @@ FtraceOption = Annotated[
     ),
 ]
 FtraceClockOption = Annotated[
-    str, typer.Option(metavar="CLOCK", help=f"trace_clock of a trace that does not name its own: {', '.join(_CLOCKS)}.")
+    str,
+    typer.Option(
+        metavar="CLOCK", help=f"trace_clock of the trace, if the trace does not name it: {', '.join(_CLOCKS)}."
+    ),
 ]
 ClockSamplesOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="clock.json with the samples behind the trace's clock marks.")
+    Path | None,
+    typer.Option(metavar="FILE", help="clock.json with the samples that belong to the trace's clock marks."),
 ]
 HqdOption = Annotated[
     list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dumps of kfd/hqds, mqds or rls (debugfs).")
@@ -67,7 +69,7 @@ OutputOption = Annotated[
         "--output",
         "-o",
         metavar="NAME.tracecorr",
-        help="Capture folder to make; else named after the first file, here.",
+        help="Capture folder to write; default: named after the first file, in the current folder.",
     ),
 ]
 
@@ -84,9 +86,9 @@ def import_verb(
     force: ForceOption = False,
     jobs: JobsOption = None,
 ) -> None:
-    """Make a capture folder of HIP logs, kernel traces and profiles, any of them alone or together; build its tables.
+    """Make a capture folder from HIP logs, kernel traces or profiles, and build its tables.
 
-    The files are copied: they are not needed later.
+    The files are copied; the originals are not needed afterwards.
     """
     if context.args:
         raise _name_options([Path(word) for word in context.args])
@@ -121,8 +123,8 @@ def import_verb(
 
 def _name_lacking(dumps: list[Path]) -> InputError:
     """Return the error that says what an import of nothing, or of dumps alone, lacks."""
-    what = "a dump of HQDs tells no times: it is imported beside a log or trace" if dumps else "nothing to import"
-    alone = "; tracecorr hqd FILE shows a dump alone" if dumps else ""
+    what = "a dump of HQDs has no event times: import it together with a log or trace" if dumps else "nothing to import"
+    alone = "; tracecorr hqd FILE shows a dump by itself" if dumps else ""
     step = f"name a HIP log with --amd-log, a kernel trace with --ftrace, or a profile with --rocprof{alone}"
     return InputError(what, step)
 
@@ -134,20 +136,21 @@ def _check_clock(clock: str, traces: list[Path]) -> None:
         InputError: it is one.
     """
     if clock not in _CLOCKS:
-        raise InputError(f"--ftrace-clock {clock} is no trace clock", f"use one of: {', '.join(_CLOCKS)}")
+        raise InputError(f"--ftrace-clock {clock} is not a trace clock", f"use one of: {', '.join(_CLOCKS)}")
     refuse_idle("--ftrace-clock", "--ftrace", given=clock != "auto", there=bool(traces))
 
 
 def _name_options(files: list[Path]) -> InputError:
     """Return the error that says behind which options files that stand alone belong."""
-    from tracecorr.store.likeness import find_option
+    from tracecorr.read.importing import find_option
+    from tracecorr.store import raw
 
     told = ", ".join(str(path) for path in files)
-    what = f"{told}: a file to import stands behind the option of its kind"
+    what = f"{told}: each file needs the option of its kind before it"
     capture = next((path for path in files if (path / "capture.json").is_file()), None)
     if capture is not None:
-        return InputError(f"{capture} is a capture already", f"tracecorr report {quote_path(capture)}")
-    options = [(find_option(path), path) for path in files]
+        return InputError(f"{capture} is already a capture", f"tracecorr report {quote_path(capture)}")
+    options = [(find_option(raw, path), path) for path in files]
     if not all(option for option, _ in options):
         return InputError(what, "--amd-log for a HIP log, --ftrace for a kernel trace, --rocprof for a profile")
     words = " ".join(f"{option} {quote_path(path)}" for option, path in options)
@@ -168,7 +171,7 @@ def _explain_unbuilt(capture: Capture) -> Iterator[None]:
     except BaseException:
         if not capture.has_tables():
             path = capture.path
-            say(f"{path} holds the files, but no tables yet: tracecorr correlate {quote_path(path)} builds them")
+            say(f"{path} contains the files, but no tables yet: tracecorr correlate {quote_path(path)} builds them")
         raise
 
 
@@ -188,13 +191,13 @@ def _name_replaced(capture: Capture) -> CaptureError:
     path = capture.path
     return CaptureError(
         f"{path} was replaced or removed while its tables were built",
-        f"is another import writing there? once it is done: tracecorr correlate {quote_path(path)}",
+        f"if another import is writing there, wait until it ends; then: tracecorr correlate {quote_path(path)}",
     )
 
 
 def _choose_output(output: Path | None, first: Path) -> Path:
     if output is None:
-        from tracecorr.store.importing import plain_name
+        from tracecorr.read.importing import plain_name
 
         name = plain_name(first.resolve())
         return Path(f"{name.rsplit('.', 1)[0] or name}{SUFFIX}")

@@ -1,4 +1,4 @@
-"""The verb `info`: what a capture holds and where it is from."""
+"""The verb `info`: what a capture contains and where it comes from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def info_verb(
     name: NameArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what a capture holds and where it is from; --json prints all that capture.json knows."""
+    """Show what a capture contains and where it comes from; --json prints all of capture.json."""
     from tracecorr.analyze.evidence import Evidence, list_partial
     from tracecorr.analyze.run_facts import describe_run
     from tracecorr.analyze.values import count_of
@@ -49,6 +49,6 @@ def _count_rows(capture: Capture) -> dict[str, int]:
 
     from tracecorr.model import schema
 
-    if not capture.has_tables():
+    if not capture.has_tables() or capture.is_outdated():
         return {}
     return {table: int(capture.table(table).select(row_count()).collect().item()) for table in schema.TABLES}

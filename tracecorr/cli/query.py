@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_captures, complete_examples
-from tracecorr.cli.console import open_capture, show
+from tracecorr.cli.console import complete_captures, complete_examples, open_capture, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.folder_names import SUFFIX
 from tracecorr.model.printable import printable
@@ -33,22 +32,22 @@ def query_verb(
     first: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="Capture folder; without it the newest one here.", autocompletion=complete_captures
+            metavar="NAME", help="Capture folder; default: the newest one here.", autocompletion=complete_captures
         ),
     ] = None,
     second: Annotated[str | None, typer.Argument(metavar="SQL", help="Query, such as 'SELECT * FROM queues'.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="Form of the rows.")] = Format.TABLE,
+    form: Annotated[Format, typer.Option("--format", help="Output format of the rows.")] = Format.TABLE,
     schema: Annotated[bool, typer.Option("--schema", help="List all tables and columns, and stop.")] = False,
     example: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Run a query of the examples.", autocompletion=complete_examples),
+        typer.Option(metavar="NAME", help="Run one of the example queries.", autocompletion=complete_examples),
     ] = None,
     examples: Annotated[bool, typer.Option("--examples", help="List the examples with their SQL, and stop.")] = False,
 ) -> None:
     """Run SQL over the tables of a capture.
 
-    Write addresses as 0x1400e00000; they are printed so in every format. All tables of a dataset of many nodes have a
-    further column `node`.
+    Write addresses as 0x1400e00000; every format prints them so. In a dataset of several captures, each table has the
+    additional column `node`.
     """
     from tracecorr.analyze.sql import find_example, run_sql
 
@@ -67,11 +66,11 @@ def query_verb(
     if sql is None or not sql.strip() or (second is None and _names_capture(sql)):
         raise InputError(
             "the query has no SQL",
-            "write it last: tracecorr query NAME 'SELECT * FROM queues'; --examples lists queries worth knowing",
+            "write it last: tracecorr query NAME 'SELECT * FROM queues'; --examples lists useful queries",
         )
     if name is not None and " " in name and _names_capture(sql):
         raise InputError(
-            "the query stands before the capture", f"write it last: tracecorr query {quote_path(sql)} {quote(name)}"
+            "the query is before the capture", f"write it last: tracecorr query {quote_path(sql)} {quote(name)}"
         )
     rows = run_sql(open_capture(Path(name) if name else None).table_by_node, sql)
     _print_rows(rows, form)
@@ -88,10 +87,10 @@ def _refuse_two_questions(
     given = {"--schema": schema, "--examples": examples, "--example": example is not None}
     asked = [option for option, is_there in given.items() if is_there]
     if len(asked) > 1:
-        raise InputError(f"{' and '.join(asked)} ask two things", "call it once for each")
+        raise InputError(f"{' and '.join(asked)} cannot be combined", "call it once for each")
     sql = second if second is not None else first if first is not None and any(c.isspace() for c in first) else None
     if asked and sql is not None and not _names_capture(sql):
-        raise InputError(f"{asked[0]} is answered alone, and a query is written beside it", "leave one of them out")
+        raise InputError(f"{asked[0]} cannot be combined with a query", "leave one of them out")
 
 
 def _names_capture(word: str) -> bool:

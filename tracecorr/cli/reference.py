@@ -15,7 +15,7 @@ from tracecorr.analyze.verdicts import CLAIMS, Thresholds
 _HEAD = """# Commands
 
 Made by `scripts/make_commands_page` from the command line itself. Results go to stdout, progress and messages to
-stderr. Verbs that read a capture take the newest `*.tracecorr` in the current folder when none is named.
+stderr. Verbs that read a capture use the newest `*.tracecorr` in the current folder if none is named.
 
 | exit status | meaning |
 |---|---|

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_verdicts
 from tracecorr.cli.console import (
     FAILED,
     UNKNOWN,
     ForcePageOption,
     HtmlOption,
     NameArgument,
+    complete_verdicts,
     open_capture,
     refuse_idle,
     refuse_page,
@@ -31,23 +31,26 @@ def report_verb(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: HtmlOption = None,
     force: ForcePageOption = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 4 when a verdict is FAIL.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="With --check: exit with 5 when one is UNKNOWN.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 4 if a verdict is FAIL.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --check: exit with 5 if a verdict is UNKNOWN.")
+    ] = False,
     verdict: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Judge only this claim, named as in the report; may be repeated.",
+            help="Judge only this claim, named as in the report; repeatable.",
             autocompletion=complete_verdicts,
         ),
     ] = None,
     threshold: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Limit of a verdict, such as kfd_create_ns=2000000.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Change a limit of a verdict, such as kfd_create_ns=2000000."),
     ] = None,
 ) -> None:
     """Report queues, kernels, latencies, GPU times, verdicts, losses and clocks of a capture as Markdown.
 
-    Its section "Words of this report" says what recorded, derived, inferred, UNKNOWN and UNALIGNED mean.
+    The section "Words of this report" explains recorded, derived, inferred, UNKNOWN and UNALIGNED.
     """
     from tracecorr.analyze.report import summarize_capture
     from tracecorr.analyze.report.markdown import render_markdown

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.completion import complete_captures
-from tracecorr.cli.console import ended_in_order, open_capture, say
+from tracecorr.cli.console import complete_captures, ended_in_order, open_capture, say
 from tracecorr.model.errors import CaptureError, InputError
 
 if TYPE_CHECKING:
@@ -27,11 +26,11 @@ PortOption = Annotated[
         min=0,
         max=65535,
         metavar="PORT",
-        help=f"Port; 0 = any free one. Without it {DEFAULT_PORT}, or a free one near it.",
+        help=f"Port; 0: any free port; default: {DEFAULT_PORT}, or a free one near it.",
     ),
 ]
 HostOption = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="Address to listen at; the default serves this machine only.")
+    str, typer.Option(metavar="ADDRESS", help="Address to listen on; the default serves only this machine.")
 ]
 NoBrowserOption = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
 
@@ -41,7 +40,7 @@ def serve_verb(
         list[Path] | None,
         typer.Argument(
             metavar="NAME",
-            help="Capture folders; without them all in the current folder.",
+            help="Capture folders; default: all in the current folder.",
             autocompletion=complete_captures,
         ),
     ] = None,
@@ -49,11 +48,11 @@ def serve_verb(
     port: PortOption = None,
     no_browser: NoBrowserOption = False,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Really listen at an address that other machines reach.")
+        bool, typer.Option("--allow-remote", help="Allow an address that other machines can reach.")
     ] = False,
-    allow_root: Annotated[bool, typer.Option("--allow-root", help="Do so even as root.")] = False,
+    allow_root: Annotated[bool, typer.Option("--allow-root", help="Allow it even as root.")] = False,
 ) -> None:
-    """Show the timeline of captures in the browser, until Ctrl-C; without names those of the current folder."""
+    """Show the timeline of captures in the browser until Ctrl-C."""
     captures = [open_capture(name, tables=False) for name in names] if names else _captures_here()
     if not _is_local(host):
         _check_remote(host, port, allow_remote=allow_remote, allow_root=allow_root)
@@ -113,7 +112,7 @@ def run_server(captures: list[Capture], host: str, port: int | None, no_browser:
 
     def on_ready(url: str) -> None:
         if os.geteuid() == 0:
-            say("warning: this runs as root; a user who may read the capture is enough to serve it")
+            say("warning: this runs as root; any user who can read the capture can serve it")
         say(f"serving {', '.join(named)}; stop with Ctrl-C")
         typer.echo(url)
         sys.stdout.flush()
@@ -155,7 +154,7 @@ def _is_free(host: str, port: int) -> bool:
             ) from error
         except OSError as error:
             if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-                raise InputError(f"--host {host} is no address of this machine", "leave --host out") from error
+                raise InputError(f"--host {host} is not an address of this machine", "leave --host out") from error
             return False
     return True
 

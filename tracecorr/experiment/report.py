@@ -27,7 +27,7 @@ from tracecorr.analyze.experiment import (
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queues import summarize_backlog
-from tracecorr.analyze.report.parts import Section
+from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding

@@ -11,9 +11,9 @@ from typing import IO
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.export.nesting import split_overlaps
-from tracecorr.export.nodes import add_node, name_on_node
 from tracecorr.export.selection import Selection, first_ns
+from tracecorr.export.trace import split_overlaps
+from tracecorr.export.tracks import add_node, name_on_node
 from tracecorr.model.sights import is_counted
 
 _LAYERS = ("marker", "hip", "hsa", "syscall", "ioctl", "kfd", "mqd")

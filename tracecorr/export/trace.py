@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.export.jobs import Jobs, draw_jobs
-from tracecorr.export.nesting import split_overlaps
-from tracecorr.export.nodes import add_node
 from tracecorr.export.selection import Selection
-from tracecorr.export.tracks import Track, assign_tracks
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.export.tracks import Jobs, Track, add_node, assign_tracks, draw_jobs
+from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.model.sights import is_counted
 
@@ -166,3 +164,62 @@ def _counters(
     )
     placed = counts.join(uuids, on="name").select("track", "ts_ns", "value").sort("ts_ns", "track", maintain_order=True)
     return tracks, placed
+
+
+def split_overlaps(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return event and `row`: 0 where a span stays on its track, else the number of an extra track.
+
+    Args:
+        spans: event, track, ts_ns, dur_ns (above 0).
+
+    Returns: only spans of tracks on which spans overlap; all others stay where they are.
+    """
+    bad = _tracks_with_overlaps(spans)
+    rows: list[tuple[int, int]] = []
+    for track in bad:
+        ordered = spans.filter(pl.col("track") == track).sort(
+            ["ts_ns", "dur_ns", "event"], descending=[False, True, False]
+        )
+        rows += _place(ordered)
+    return pl.DataFrame(rows, schema={"event": pl.Int64, "row": pl.Int64}, orient="row")
+
+
+def _tracks_with_overlaps(spans: pl.DataFrame) -> list[int]:
+    """Return the tracks on which closing the span that was opened last does not close the right one."""
+    if spans.is_empty():
+        return []
+    begins = spans.select(
+        "track", "event", at="ts_ns", end=pl.col("ts_ns") + pl.col("dur_ns"), kind=pl.lit(1), step=pl.lit(1)
+    )
+    ends = begins.with_columns(at=pl.col("end"), kind=pl.lit(0), step=pl.lit(-1))
+    # At one moment ends come first, and the longer span opens first.
+    marks = pl.concat([begins, ends]).sort(
+        ["track", "at", "kind", "end", "event"], descending=[False, False, False, True, False]
+    )
+    depth = marks["step"].cum_sum().to_numpy()
+    opened = marks["kind"].to_numpy() == 1
+    level = np.where(opened, depth - 1, depth)
+    placed = marks.with_columns(level=pl.Series(level), order=pl.int_range(pl.len())).sort("track", "level", "order")
+    first = placed.filter(pl.col("kind") == 1).select("track", "end")
+    second = placed.filter(pl.col("kind") == 0).select("at")
+    wrong = first.with_columns(closed=second["at"]).filter(pl.col("end") != pl.col("closed"))
+    return wrong["track"].unique().sort().to_list()
+
+
+def _place(ordered: pl.DataFrame) -> list[tuple[int, int]]:
+    """Return (event, row): the first row on which the span lies inside or beside all others."""
+    rows: list[list[int]] = []
+    placed = []
+    for event, start, length in ordered.select("event", "ts_ns", "dur_ns").iter_rows():
+        end = start + length
+        for number, stack in enumerate(rows):
+            while stack and stack[-1] <= start:
+                stack.pop()
+            if not stack or stack[-1] >= end:
+                stack.append(end)
+                placed.append((event, number))
+                break
+        else:
+            placed.append((event, len(rows)))
+            rows.append([end])
+    return placed

@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from tracecorr.model.errors import InputError
 from tracecorr.read.ftrace import PageTrace
-from tracecorr.read.ftrace.dat_format import Buffer, Option, TraceDat
 from tracecorr.read.ftrace.formats import page_layout
+from tracecorr.read.ftrace.trace_dat import Buffer, Option, TraceDat
 from tracecorr.store.capture import Capture
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.trace_dat import BufferPages, write_trace_dat

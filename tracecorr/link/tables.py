@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,41 +10,12 @@ import polars as pl
 from tracecorr import native
 from tracecorr.clock.joins import select_rows, sort_rows
 from tracecorr.clock.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
-from tracecorr.link import rocprof, smi
-from tracecorr.link.calls import descriptors, kfd_calls, nesting
-from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
-from tracecorr.link.calls.twins import list_twin_args, nest_calls
-from tracecorr.link.edges import list_links
-from tracecorr.link.event_keys import (
-    adopt_syscalls,
-    attach_gpus,
-    attach_keys,
-    chain_doorbells,
-    describe_gpu_times,
-    finish_events,
-    forget_kernels,
-    forget_rings,
-    name_commands,
-    spread_queues,
-)
-from tracecorr.link.kernels import list_kernels
-from tracecorr.link.losses import command_ends, disorder, log_losses
-from tracecorr.link.losses.call_evidence import limit_by_loss
-from tracecorr.link.losses.early_returns import drop_early_returns
-from tracecorr.link.losses.false_syscalls import open_false_syscalls
-from tracecorr.link.losses.hip_calls import HipCalls
-from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files
-from tracecorr.link.losses.lossy_files import LineLosses, add_few, add_unproven, find_losses, list_half_calls
-from tracecorr.link.losses.open_calls import open_over_holes
-from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
-from tracecorr.link.losses.queue_losses import list_unshown
-from tracecorr.link.losses.unprinted_packets import list_unprinted
-from tracecorr.link.packets.launches import PACKET_COLUMNS, build_launches, forget_indexes
-from tracecorr.link.packets.refused_copies import name_refused_copies
-from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, ring_owners, streams
-from tracecorr.link.queues.gpus import assign_gpus, list_gpus
-from tracecorr.link.queues.hqds import attach_queues, find_gpus_of_sights, link_hqds
-from tracecorr.link.queues.intercepted_queues import explain_stores
+from tracecorr.link import calls, creations, damage, descriptors, hqds, mqds, queues, rings, rocprof, samples, streams
+from tracecorr.link import events as keys
+from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
+from tracecorr.link.functions import list_twin_args, nest_calls
+from tracecorr.link.launches import PACKET_COLUMNS, build_launches, forget_indexes, name_refused_copies
+from tracecorr.link.links import list_links
 from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
@@ -53,7 +23,7 @@ from tracecorr.model import schema
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
 # What is asked of packets.
-ASKED_OF_PACKETS = (*PACKET_COLUMNS, *queue_lives.PACKET_IDS)
+ASKED_OF_PACKETS = (*PACKET_COLUMNS, *queues.PACKET_IDS)
 
 
 def link_tables(
@@ -64,10 +34,8 @@ def link_tables(
     trace_aligned: bool,
     hqd: pl.DataFrame,
     known_gpus: pl.DataFrame,
-    unproven: Sequence[int],
-    damaged: pl.DataFrame,
-    unseen: pl.DataFrame,
-    holes: pl.DataFrame,
+    ledger: pl.DataFrame,
+    losses: pl.DataFrame,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -78,34 +46,35 @@ def link_tables(
         trace_aligned: whether the trace's clock is known; without it no link uses time across sources.
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
-        unproven: files that are put together of pieces, between which lines may lack.
-        damaged: files with records that could not be read (`unreadable.list_damaged`).
-        unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
-        holes: spans of damaged logs of which nothing is left: from_ns, to_ns.
+        ledger: that of the parts.
+        losses: rows of `losses` on the common clock that readers and recorder told of.
     """
     # Rows and packets are large: nobody holds a column longer than it is asked for.
     held = [_name_processes(placed, identities)]
     del placed
-    events, lacking = _nest_events(held.pop(), unproven, damaged, holes)
+    found_damage = damage.find_damage(held[0], ledger, losses)
+    events = held.pop().with_columns(outside=pl.col("parent_offset").is_null())
+    events = _nest_events(damage.drop_counts(damage.open_calls(events, found_damage), found_damage))
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
-    losses = lacking.losses
-    # What made a queue may stand before the first line of a log.
-    short = add_unproven(losses, lacking.late["file"].to_list())
-    events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, unseen, hqd, known_gpus)
-    named = [assign_gpus(args, driver.devices, owners.gpus), find_gpus_of_sights(events, owners.hqd)]
-    events = attach_gpus(events, owners.queues, pl.concat(named))
-    packets = packets.drop(queue_lives.PACKET_IDS)
-    jobs = build_drm_jobs(events, args, unseen)
+    events, owners = _find_owners(events, packets, args, identities, trace_aligned, hqd, known_gpus)
+    named = [hqds.assign_gpus(args, driver.devices, owners.gpus), hqds.find_gpus_of_sights(events, owners.hqd)]
+    events = keys.attach_gpus(events, owners.queues, pl.concat(named))
+    packets = packets.drop(queues.PACKET_IDS)
+    jobs = build_drm_jobs(events, args)
     sources = _sources(events, trace_aligned)
-    found = build_launches(events, packets, args, sources, losses, lacking.displaced, lacking.late, lacking.headless)
+    found = build_launches(events, packets, args, sources)
     del packets  # large
-    timed = rocprof.match_packets(events, args, found.table, owners.queues, owners.kernels)
-    launches = explain_stores(rocprof.fill_gpu_times(found.table, timed), owners.queues)
-    events = forget_indexes(forget_kernels(name_commands(events, found.commands), found.unnamed), found.miscounted)
-    events = describe_gpu_times(chain_doorbells(events, launches), found.gpu)
+    launches, found_edges = damage.open_commands(found.table, found.edges, events, found_damage)
+    timed = rocprof.match_packets(events, args, launches, owners.queues, owners.kernels)
+    launches = creations.explain_stores(rocprof.fill_gpu_times(launches, timed), owners.queues)
+    events = forget_indexes(
+        keys.forget_kernels(keys.name_commands(events, found.commands), found.unnamed), found.miscounted
+    )
+    events = keys.describe_gpu_times(keys.chain_doorbells(events, launches), found.gpu)
     edges = (
-        link_hqds(events, owners.hqd, owners.queues), kfd_calls.link_doorbell_mappings(events, args, driver.mappings),
-        link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
+        hqds.link_hqds(events, owners.hqd, owners.queues),
+        descriptors.link_doorbell_mappings(events, args, driver.mappings),
+        link_drm_jobs(jobs), found_edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, owners.streams)
@@ -113,10 +82,9 @@ def link_tables(
     spans = _span_lives(events)
     # The largest table but for the events comes last.
     links = list_links(events, launches, owners.queues, driver.inside, *edges)
-    lost = log_losses.list_log_losses(lacking.torn, launches, lacking.silent)
     return {
-        "events": finish_events(events),
-        "launches": launches,
+        "events": keys.finish_events(events),
+        "launches": damage.explain_launches(launches, events, found_damage),
         "queues": queue_table.join(asked, on="queue", how="left", maintain_order="left"),
         "gpus": owners.gpus,
         "streams": owners.streams.drop("from_ns"),
@@ -127,27 +95,9 @@ def link_tables(
         "args": args,
         "hqd": owners.hqd,
         "drm_jobs": jobs,
-        "losses": pl.concat(
-            [list_head_losses(lacking.late), lost, log_losses.list_untold_losses(lost, found.losses, events)]
-        ),
-        "links": limit_by_loss(links, events, launches, found.losses),
+        "losses": damage.list_losses(events, found_damage),
+        "links": damage.limit_evidence(links, events, found_damage),
     }
-
-
-@dataclass
-class _Lacking:
-    """Hold where lines of the log lack (`losses`), stand elsewhere (`displaced`), or end early (`torn`).
-
-    Of graph launches that are `silent` the level of the log shows no packets. Logs that are `late` begin in the middle
-    of a run. Where some are `headless` commands end that no line enqueued.
-    """
-
-    losses: pl.DataFrame
-    displaced: pl.DataFrame
-    torn: pl.DataFrame
-    silent: pl.DataFrame
-    late: pl.DataFrame
-    headless: bool
 
 
 def _name_processes(placed: pl.DataFrame, identities: Identities) -> pl.DataFrame:
@@ -155,40 +105,16 @@ def _name_processes(placed: pl.DataFrame, identities: Identities) -> pl.DataFram
 
     From here on a row's thread and process stand for its numbers and its name.
     """
-    events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
+    events = samples.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     events = events.drop("pid", "tid", "comm")
     # On the common clock itself one column serves for both times.
     is_common = events["ts_ns"].equals(events["stamp_ns"])
     return events.with_columns(pl.col("ts_ns").alias("stamp_ns")) if is_common else events
 
 
-def _nest_events(
-    events: pl.DataFrame, unproven: Sequence[int], damaged: pl.DataFrame, holes: pl.DataFrame
-) -> tuple[pl.DataFrame, _Lacking]:
-    """Return the rows of each side with what encloses them there, and where lines lack."""
-    displaced = disorder.find_displaced(events)
-    graphs = list_silent_graphs(events)
-    gaps = drop_silent(list_packet_gaps(events), graphs)
-    calls = HipCalls.of(events)
-    halves = drop_early_returns(list_half_calls(events, calls), events, gaps)
-    lines = command_ends.CommandLines.of(events.select("event", *command_ends.COLUMNS))
-    ends = command_ends.list_command_ends(events, lines)
-    losses = add_unproven(add_packet_gaps(find_losses(events, calls, halves, lines, ends), gaps), unproven)
-    del lines  # large
-    is_log = damaged["source"] == "amd_log"
-    # What damage made of a record of the trace may look like a store that nobody made.
-    unprinted = list_unprinted(events, graphs) if is_log.all() else events["file"].clear()
-    losses = add_few(losses, pl.concat([damaged["file"].filter(is_log), list_unshown(events), unprinted]))
-    losses = disorder.add_displaced(losses, displaced, events)
-    torn, late = log_losses.list_torn_calls(events, calls, halves), list_late_files(events, calls, ends)
-    if len(holes):
-        events = open_over_holes(events, holes, damaged["file"].filter(is_log))
-        calls = HipCalls.of(events)
-    events = nesting.find_parents(events, calls, LineLosses(losses, halves, gaps, ends))
-    del calls  # large
-    events = events.with_columns(outside=pl.col("parent_offset").is_null()).drop("parent_offset")
-    events = nest_calls(disorder.part_displaced(events, displaced))
-    return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late, ends["alone"].any())
+def _nest_events(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of each side with what encloses them there."""
+    return name_refused_copies(nest_calls(calls.find_parents(events).drop("parent_offset")))
 
 
 @dataclass
@@ -204,15 +130,14 @@ def _link_driver_calls(
     events: pl.DataFrame, part_args: pl.DataFrame, identities: Identities, trace_aligned: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, _DriverCalls]:
     """Return events with their ioctls named and the HIP calls around them, args by event, and what this tells."""
-    lines = nesting.list_lines(events, trace_aligned)
-    events = open_false_syscalls(events, lines)
+    lines = calls.list_lines(events, trace_aligned)
     args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
-    mappings = kfd_calls.list_mappings(events, devices)
-    inside = nesting.link_syscalls(events, lines)
+    mappings = descriptors.list_mappings(events, devices)
+    inside = calls.link_syscalls(events, lines)
     args = _add_driver_args(args, events, devices, mappings)
-    return adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
+    return keys.adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
 
 
 @dataclass
@@ -232,27 +157,25 @@ def _find_owners(
     args: pl.DataFrame,
     identities: Identities,
     trace_aligned: bool,
-    losses: pl.DataFrame,
-    unseen: pl.DataFrame,
     hqd: pl.DataFrame,
     known_gpus: pl.DataFrame,
 ) -> tuple[pl.DataFrame, _Owners]:
     """Return events with the keys of their streams, queues and kernels, and these."""
     events = streams.name_null_stream(events)
     stream_table = streams.build_streams(events, args)
-    addressed = queue_addresses.find_lines(events, args)
-    events = queue_addresses.tell_rings(forget_rings(events, addressed), args)
-    rings = created_rings.find_rings(events, args, stream_table, losses, unseen, trace_aligned)
-    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, unseen, rings)
-    gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
-    hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
-    kernel_table, kernel_ids = list_kernels(events)
-    of_queues = ring_owners.assign_queues(events, queue_table, trace_aligned)
+    addressed = rings.find_lines(events, args)
+    events = rings.tell_rings(keys.forget_rings(events, addressed), args)
+    found_rings = rings.find_rings(events, args, stream_table, trace_aligned)
+    queue_table = queues.build_queues(events, packets, args, trace_aligned, found_rings)
+    gpu_table, queue_table = _tell_driver_facts(*hqds.list_gpus(queue_table, hqd, known_gpus), events, args)
+    hqd = hqds.attach_queues(hqd, queue_table, identities.processes, gpu_table)
+    kernel_table, kernel_ids = keys.list_kernels(events)
+    of_queues = queues.assign_queues(events, queue_table, trace_aligned)
     lines = queue_table.select("queue", line="created_line_event").drop_nulls()
     of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
-    keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
-    events = attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
-    events = spread_queues(events, queue_creation.find_queues_of_calls(queue_table, events, args))
+    found = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
+    events = keys.attach_keys(events, queue_table, found, hqd).drop(_SPENT)
+    events = keys.spread_queues(events, mqds.find_queues_of_calls(queue_table, events, args))
     return events, _Owners(stream_table, queue_table, gpu_table, kernel_table, hqd)
 
 
@@ -260,8 +183,8 @@ def _tell_driver_facts(
     gpu_table: pl.DataFrame, queue_table: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the GPUs with their schedulers, and the queues with what the driver says of them."""
-    queue_table = queue_creation.add_driver_facts(queue_table, events, args)
-    return _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events)), queue_table
+    queue_table = mqds.add_driver_facts(queue_table, events, args)
+    return _add_schedulers(gpu_table, mqds.find_schedulers(queue_table, events)), queue_table
 
 
 def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -281,9 +204,9 @@ def _add_driver_args(
 ) -> pl.DataFrame:
     """Return args with what the driver's side tells of each call: its device, its fields, what it maps."""
     return _add_args(
-        args, descriptors.list_device_args(devices), kfd_calls.list_ioctl_fields(events, args),
-        kfd_calls.list_mapping_args(mappings), list_twin_args(events, args),
-        queue_creation.list_operation_args(queue_creation.list_mqd_operations(events)),
+        args, descriptors.list_device_args(devices), descriptors.list_ioctl_fields(events, args),
+        descriptors.list_mapping_args(mappings), list_twin_args(events, args),
+        mqds.list_operation_args(mqds.list_mqd_operations(events)),
     )  # fmt: skip
 
 

@@ -10,13 +10,14 @@ from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.refuted import warn_refuted
 from tracecorr.clock.rows import select_source
 from tracecorr.clock.samples import warn_of_another_run
-from tracecorr.link.losses.unreadable import warn_unreadable
-from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
-from tracecorr.link.repeated_traces import warn_repeated_traces, warn_skipped_traces
+from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
+from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
+# So many files of one folder are named in a warning.
+_MOST_NAMED = 3
 
 
 def list_warnings(
@@ -61,11 +62,9 @@ def list_warnings(
     if shows_none_of_log(tables["hqd"].filter(pl.col("read_start_ns").is_null()), tables["queues"]):
         warnings.append(f"{NONE_OF_LOG}: it may be of another run")
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
-    warnings += warn_skipped_traces(tables["ledger"], tables["files"])
-    warnings += warn_unreadable(tables["ledger"], tables["files"])
-    # Of a known clock each record counts once.
+    warnings += _warn_unreadable(tables["ledger"], tables["files"])
     if "ftrace:unknown" in maps:
-        warnings += [*warn_repeated_traces(events, tables["files"]), *_warn_two_buffers(events, tables["files"])]
+        warnings += _warn_two_buffers(events, tables["files"])
     if {"amd_log", "ftrace"} <= sources and (apart_ns := _measure_gap(events)):
         warnings.append(_describe_gap(apart_ns, attached=attached))
     if samples is None:
@@ -146,3 +145,44 @@ def _describe_gap(apart_ns: int, *, attached: bool) -> str:
             f"the HIP log ends {apart_ns / 1e9:.1f} s before the recording began: the process printed no line meanwhile"
         )
     return "log and trace do not overlap in time: are they of one run, and of one machine?"
+
+
+def _warn_unreadable(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
+    """Return a warning for each folder with files of which records could not be read, or which has no formats."""
+    told = ledger.with_columns(pl.col("source", "reason").cast(pl.String))
+    lossy = told.filter(pl.col("reason").is_in(list_lossy())).join(files.select("file", "path"), on="file")
+    folder = pl.col("path").str.extract(r"^(.*)/").fill_null("")
+    found = lossy.group_by(folder.alias("folder"), maintain_order=True).agg(
+        pl.col("path").unique(maintain_order=True), pl.col("bytes").sum(), pl.col("reason").unique().sort(),
+        records=pl.col("records").filter(pl.col("reason").is_in(list_lossy(Lost.COUNTED))).sum(),
+    )  # fmt: skip
+    warnings = [_describe_unreadable(row) for row in found.iter_rows(named=True)]
+    return [*_warn_without_formats(ledger, files), *warnings]
+
+
+def _describe_unreadable(row: dict[str, Any]) -> str:
+    paths = row["path"]
+    more = f" and {len(paths) - _MOST_NAMED} more files" if len(paths) > _MOST_NAMED else ""
+    counts = [f"{row[what]:,} {what}" for what in ("records", "bytes") if row[what]]
+    return (
+        f"{', '.join(paths[:_MOST_NAMED])}{more}: records were there and are lost: {' and '.join(counts) or 'the end'} "
+        f'could not be read ({", ".join(row["reason"])}); see "What became of the bytes" in the report'
+    )
+
+
+def _warn_without_formats(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
+    """Return a warning for each folder of pages of which no record is used, because no event has a format."""
+    kinds = pl.col("outcome", "reason").cast(pl.String)
+    told = ledger.filter(pl.col("source").cast(pl.String) == "ftrace").with_columns(kinds)
+    named = told.join(files.select("file", "path"), on="file")
+    unknown = pl.col("records").filter(pl.col("reason") == UNKNOWN_EVENT_ID).sum()
+    used = pl.col("records").filter(pl.col("outcome") == "used").sum()
+    sums = named.group_by(pl.col("path").str.extract(r"^(.*)/").alias("folder"), maintain_order=True).agg(
+        unknown=unknown, used=used
+    )
+    return [
+        f"{folder}: none of its {unknown:,} records can be told, because the trace has no formats of its events; copy "
+        "events/ of the same tracefs beside the pages (of trace-cmd: record again), and import them again"
+        for folder, unknown, used in sums.iter_rows()
+        if unknown and not used
+    ]

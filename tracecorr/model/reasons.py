@@ -30,7 +30,6 @@ class Reason:
     at_end: bool = False
 
 
-REPEATED_TRACE = "in another trace, too"
 PROGRAM_OUTPUT, BLANK_LINE, CONTINUATION = "program_output", "blank_line", "continuation"
 BROKEN_RECORD, TORN_RECORD, NUL_BYTES = "broken_record", "torn_record", "nul_bytes"
 BEHIND_NULS = "behind_nul_bytes"
@@ -45,7 +44,6 @@ _SKIPPED = {
     "no_record_prefix": "text of a kernel trace: lines before the first record that are none",
     "duplicate_sample": "perf: the same hit of a probe, seen by a second event",
     "range_not_chosen": "kernel trace: a range that was not asked for",
-    REPEATED_TRACE: "another trace of the capture holds the same records",
     "wrong_endianness_mark": "trace.dat: a mark that its pages contradict",
     "header": "rocprof: names of the columns",
     "empty line": "rocprof: nothing",

@@ -33,3 +33,16 @@ def places_of(column: pa.Array) -> tuple[int, int | None, int]:
     """Return where numbers lie, and the bits that tell which there are, from which bit on."""
     valid, values = column.buffers()
     return values.address + column.type.bit_width // 8 * column.offset, valid.address if valid else None, column.offset
+
+
+class Scratch:
+    """Keep arrays for the next turn: fresh memory costs more than to write to it."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, npt.NDArray[Any]] = {}
+
+    def take(self, name: str, size: int, dtype: Any) -> npt.NDArray[Any]:
+        """Return an array whose content is left from before; zeros at first."""
+        if name not in self._held or len(self._held[name]) < size:
+            self._held[name] = np.zeros(size + size // 8, dtype)
+        return self._held[name][:size]

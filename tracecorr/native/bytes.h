@@ -1,10 +1,7 @@
-/* What is done with every line of a log: find lines, compare them with what was learned, read their numbers.
+/* What all C files share: words of bytes, hashes of texts and tables from hashes to codes, numbers, kinds of rows.
  *
- * Python learns (layouts, forms, shapes, hashes of texts); the functions of this folder apply what it learned to the
- * lines of a block. Each works on arrays of positions in the padded bytes of `parse.text.Text`: before the first and
- * behind the last byte of a block there is room to load whole words. Functions that are given the size of these bytes
- * find nothing at places outside of them; the others are given lines that are there. None of them allocates or keeps
- * anything.
+ * Functions that read a log work on the padded bytes of `read.text.Text`: before the first and behind the last byte of
+ * a block there is room to load whole words. No function allocates or keeps anything.
  */
 #ifndef TRACECORR_BYTES_H
 #define TRACECORR_BYTES_H
@@ -129,8 +126,13 @@ static inline u64 eight_hexadecimal(u64 word) {
 
 /* ---- what rows are ---- */
 
-enum { ENTER = 1, EXIT = 2, KERNARG = 5, SHADER = 6, PACKET = 7, COMMAND = 8, COPY = 9 }; /* `messages.Kind` */
+enum { OTHER, ENTER, EXIT, ROW, FOLDED, KERNARG, SHADER, PACKET, COMMAND, COPY, TEXT }; /* `messages.Kind` */
 enum { OPEN = -1, NO_EXIT = -2 };
+
+/* Why a function returns that reads many lines: a text has no code yet, an array is full. */
+enum { DONE = 0, NEW_TEXT = 1, NO_ROOM = 2 };
+/* Flags of records; the caller sets `IS_INCOMPLETE` where a part of a torn record is missing. */
+enum { IS_TORN = 1, IS_ROCR = 2, IS_COMPLAINT = 4, IS_INCOMPLETE = 8 };
 
 static inline int is_call(int8_t kind) { return kind == ENTER || kind == EXIT; }
 

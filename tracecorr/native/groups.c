@@ -105,30 +105,6 @@ static inline int is_before(const i64 *at, const uint16_t *file, const i64 *offs
                                       : offset[one] < offset[other];
 }
 
-/* Mark the rows that belong before one in front of them, or behind one that follows, by time, file and offset: all
- * others have their places, whatever is done with these. `marks` begin as zeros. */
-void mark_unordered(i64 count, const i64 *at, const uint16_t *file, const i64 *offset, u8 *marks) {
-    for (i64 row = 1, last = 0; row < count; row++) {
-        if (is_before(at, file, offset, row, last))
-            marks[row] = 1;
-        else
-            last = row;
-    }
-    for (i64 row = count - 2, first = count - 1; row >= 0; row--) {
-        if (is_before(at, file, offset, first, row))
-            marks[row] = 1;
-        else
-            first = row;
-    }
-}
-
-/* Find where each wanted key belongs among sorted ones (`at`): in front of the first that is not less. */
-void search_near(i64 count, const i64 *wanted, i64 size, const i64 *keys, i64 *at) {
-    i64 place = 0;
-    for (i64 row = 0; row < count; row++)
-        at[row] = place = search_from(keys, size, wanted[row], place);
-}
-
 /* Find the last row of its group at or before each wanted key, or the first one at or behind it (`forward`).
  *
  * Rows have a `group` and sorted `keys`, wanted ones a group (`own`) and, in the order that `order` lists, sorted keys;
@@ -207,39 +183,4 @@ i64 find_rows(i64 count, const i64 *wanted, i64 size, const i64 *keys, const i64
         hits++;
     }
     return hits;
-}
-
-/* Mark the threads (`unsure`) of which a row goes back, or a call does not nest in the one around it.
- *
- * `at` of a row never falls. `whole` and `lasting` are bits that tell, from bit `first_whole` and `first_lasting` on,
- * where `end_offset` and `lasted` have a value. `group` is the number of each row's thread; `threads` begin as zeros.
- */
-void find_unsure(i64 count, const void *group, int width, const i64 *offset, const i64 *at, const i64 *end_offset,
-                 const u8 *whole, i64 first_whole, const i64 *lasted, const u8 *lasting, i64 first_lasting,
-                 Thread *threads, u8 *unsure) {
-    for (i64 row = 0; row < count; row++) {
-        i64 number = group_of(group, width, row);
-        Thread *of = &threads[number];
-        i64 place = offset[row], now = at[row], top;
-        if (place < of->offset)
-            unsure[number] = 1;
-        of->offset = place;
-        while ((top = of->depth - 1) >= 0 && place > of->end_offset[top]) {
-            if (now < of->end[top])
-                unsure[number] = 1;
-            of->depth--;
-        }
-        if (top >= 0 && (place == of->end_offset[top] || now > of->end[top]))
-            unsure[number] = 1;
-        if (!is_set(whole, first_whole + row) || !is_set(lasting, first_lasting + row))
-            continue;
-        i64 to = end_offset[row], end = (i64)((u64)now + (u64)lasted[row]);
-        if (to < place || end < now || (top >= 0 && (to > of->end_offset[top] || end > of->end[top])) ||
-            of->depth == DEPTH) {
-            unsure[number] = 1;
-            continue;
-        }
-        of->end_offset[of->depth] = to;
-        of->end[of->depth++] = end;
-    }
 }

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.native.arrays import Bytes, Groups, Ints, address, as_ints, places_of
+from tracecorr.native.arrays import Groups, Ints, address, as_ints, places_of
 from tracecorr.native.library import KERNEL
 
 # For so many groups there is room at first, and so many times more each time that they are too few.
@@ -69,26 +69,6 @@ def span_groups(group: Groups, first: Ints, low: Ints, high: Ints) -> tuple[Ints
     return lowest, highest
 
 
-def find_unordered(at: Ints, file: npt.NDArray[np.uint16], offset: Ints) -> Ints:
-    """Return the rows that are not in the order of time, file and offset: among themselves they take their places.
-
-    Args:
-        at, file, offset: of each row.
-    """
-    at, file, offset = as_ints(at), np.ascontiguousarray(file, np.uint16), as_ints(offset)
-    marks = np.zeros(len(at), np.bool_)
-    KERNEL.mark_unordered(len(at), *map(address, (at, file, offset, marks)))
-    return np.flatnonzero(marks)
-
-
-def search_near(keys: Ints, wanted: Ints) -> Ints:
-    """Return what `np.searchsorted` does; neighbours of `wanted` most often belong near each other."""
-    keys, wanted = as_ints(keys), as_ints(wanted)
-    at = np.empty(len(wanted), np.int64)
-    KERNEL.search_near(len(wanted), address(wanted), len(keys), address(keys), address(at))
-    return at
-
-
 def find_near(
     own: Groups, wanted: Ints, asked: npt.NDArray[np.bool_], group: Groups, keys: Ints, groups: int,
     *, forward: bool, exact: bool,
@@ -149,22 +129,3 @@ def find_rows(keys: Ints, rows: Ints, wanted: Ints) -> pa.Array:
     found, bits = np.empty(len(wanted), np.int64), np.zeros(len(wanted) // 8 + 1, np.uint8)
     hits = KERNEL.find_rows(len(wanted), address(wanted), len(keys), *map(address, (keys, rows, found, bits)))
     return pa.Array.from_buffers(pa.int64(), len(wanted), [*map(pa.py_buffer, (bits, found))], len(wanted) - hits)
-
-
-def find_unsure(group: Groups, threads: int, offset: Ints, at: Ints, end_offset: pa.Array, lasted: pa.Array) -> Bytes:
-    """Return which threads (1) have a row that goes back, or a call that does not nest in the one around it.
-
-    A thread with very many open calls is one of these.
-
-    Args:
-        group: the thread of each row, below `threads`.
-        threads: how many there are.
-        offset, at: where each row begins, and when (ns); no row is earlier than the one in front of it.
-        end_offset, lasted: where each call ends, and how long it takes; one that lacks either is no call.
-    """
-    state, unsure = np.zeros((threads, _THREAD), np.int64), np.zeros(threads, np.uint8)
-    group, offset, at = np.ascontiguousarray(group), as_ints(offset), as_ints(at)
-    ends = (place for column in (end_offset, lasted) for place in places_of(column))
-    places = (address(offset), address(at), *ends, address(state), address(unsure))
-    KERNEL.find_unsure(len(group), address(group), group.itemsize, *places)
-    return unsure

@@ -14,7 +14,7 @@ typedef struct {
  * Rows of ROCr have another clock: their times are left out. `told` is the least time, the latest one (`last`) before
  * these rows of their keys, and how far a time lies behind an earlier one at most; nothing is told of no time.
  */
-void set_lanes(i64 count, const i64 *thread, const i64 *key_of, const i64 *lane_now, const i64 *stamp,
+void set_lanes(i64 count, const i32 *thread, const i64 *key_of, const i64 *lane_now, const i64 *stamp,
                const u8 *is_rocr, const i64 *before, i64 *last, i32 *lane, i64 *told) {
     i64 least = INT64_MAX, latest = INT64_MIN, newest = INT64_MIN, behind = 0;
     for (i64 row = 0; row < count; row++) {

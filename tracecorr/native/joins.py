@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr.native.arrays import Bytes, Ints, Words, address, as_ints
-from tracecorr.native.library import KERNEL, RowsOf
+from tracecorr.native.library import KERNEL, STRUCTS
 
 # Type of each column of the rows that are joined.
 _ROW_COLUMNS = {
@@ -19,7 +19,13 @@ _ROW_COLUMNS = {
 
 
 def set_lanes(
-    thread: Ints, key_of: Ints, lane_now: Ints, stamp: Ints, is_rocr: npt.NDArray[np.bool_], last: Ints, room: int = 0
+    thread: npt.NDArray[np.int32],
+    key_of: Ints,
+    lane_now: Ints,
+    stamp: Ints,
+    is_rocr: npt.NDArray[np.bool_],
+    last: Ints,
+    room: int = 0,
 ) -> tuple[npt.NDArray[np.int32], Ints, tuple[int, int, int]]:
     """Return the lane of each row, the last times, and what tells whether a clock went back.
 
@@ -34,7 +40,7 @@ def set_lanes(
     Returns: as the last one the least time, the latest one of the keys before these rows, and how far a time lies
         behind an earlier one at most; without times the first one is greater than the second one.
     """
-    thread, stamp, now, told = as_ints(thread), as_ints(stamp), last.copy(), np.empty(3, np.int64)
+    stamp, now, told = as_ints(stamp), last.copy(), np.empty(3, np.int64)
     lane = np.empty(room + len(thread), np.int32)
     places = map(address, (thread, key_of, lane_now, stamp, is_rocr, last, now, lane[room:], told))
     KERNEL.set_lanes(len(thread), *places)
@@ -61,7 +67,7 @@ class Records:
         }
         self.count = len(self.columns["lane"])
         self.lanes = int(self.columns["lane"].max(initial=-1)) + 1
-        self._of = RowsOf(self.count, self.lanes, *map(address, self.columns.values()))
+        self._of = STRUCTS["Rows"](self.count, self.lanes, *map(address, self.columns.values()))
 
     def pair_calls(self, is_leaf: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
         """Join calls that nest.

@@ -165,68 +165,6 @@ void span_batches(i64 count, const void *group, int width, const i64 *at, const 
     }
 }
 
-/* Mark the groups (`broken`) in which an index is not the one behind that of the row before (`last`), from 0 on.
- *
- * Rows without an index, which `bits` tell from bit `first_bit` on, are left out.
- */
-void find_breaks(i64 count, const void *group, int width, const i64 *index, const u8 *bits, i64 first_bit, i64 groups,
-                 i64 *last, u8 *broken) {
-    for (i64 number = 0; number < groups; number++) {
-        last[number] = -1;
-        broken[number] = 0;
-    }
-    for (i64 row = 0; row < count; row++) {
-        if (!is_set(bits, first_bit + row))
-            continue;
-        i64 number = group_of(group, width, row);
-        broken[number] |= (u8)((u64)index[row] != (u64)last[number] + 1);
-        last[number] = index[row];
-    }
-}
-
-/* Find the row of its group before each one (`before`), -1 = none; `last` has a place for each group. */
-void find_previous(i64 count, const void *group, int width, i64 groups, i64 *last, i64 *before) {
-    for (i64 number = 0; number < groups; number++)
-        last[number] = -1;
-    for (i64 row = 0; row < count; row++) {
-        i64 number = group_of(group, width, row);
-        before[row] = last[number];
-        last[number] = row;
-    }
-}
-
-/* Find the rows of its group with the next lower and the next higher value than each place (-1 = none).
- *
- * Those of group g are `places` from `starts[g]` to before `starts[g + 1]`, rising. Values, which `bits` tell from bit
- * `first_bit` on, are nearly in order; `near` has a place for each group.
- */
-void find_beside(i64 count, const void *group, int width, const i64 *value, const u8 *bits, i64 first_bit, i64 groups,
-                 const i64 *starts, const i64 *places, i64 *near, i64 *below, i64 *above) {
-    for (i64 number = 0; number < groups; number++)
-        near[number] = starts[number];
-    for (i64 at = 0; at < starts[groups]; at++)
-        below[at] = above[at] = -1;
-    for (i64 row = 0; row < count; row++) {
-        i64 number = group_of(group, width, row), first = starts[number], end = starts[number + 1], mine = value[row];
-        if (first == end || !is_set(bits, first_bit + row))
-            continue;
-        i64 at = first + search_from(places + first, end - first, mine, near[number] - first);
-        near[number] = at;
-        if (at > first && (above[at - 1] < 0 || mine < value[above[at - 1]]))
-            above[at - 1] = row;
-        at += at < end && places[at] == mine;
-        if (at < end && (below[at] < 0 || mine > value[below[at]]))
-            below[at] = row;
-    }
-    /* Between two places may be no row. */
-    for (i64 number = 0; number < groups; number++) {
-        for (i64 at = starts[number] + 1; at < starts[number + 1]; at++)
-            below[at] = below[at] < 0 ? below[at - 1] : below[at];
-        for (i64 at = starts[number + 1] - 2; at >= starts[number]; at--)
-            above[at] = above[at] < 0 ? above[at + 1] : above[at];
-    }
-}
-
 /* Tell of each row whether the one that it names is marked (`found`).
  *
  * `bits` tell, from bit `first_bit` on, which rows name one. There are `size` marks, one at least.

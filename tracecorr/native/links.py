@@ -101,55 +101,6 @@ def span_batches(group: Groups, threads: int, at: Ints, marks: npt.NDArray[np.bo
     KERNEL.span_batches(len(group), address(group), group.itemsize, *places)
 
 
-def find_breaks(group: Groups, groups: int, index: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return in which groups an index is not the one behind that of the row before; the first one is 0.
-
-    Args:
-        group: of each row, below `groups`.
-        groups: how many there are.
-        index: of each row; one that has none counts for nothing.
-    """
-    group, last, is_broken = np.ascontiguousarray(group), np.empty(groups, np.int64), np.empty(groups, np.bool_)
-    places = (groups, address(last), address(is_broken))
-    KERNEL.find_breaks(len(group), address(group), group.itemsize, *places_of(index), *places)
-    return is_broken
-
-
-def find_previous(group: Groups, groups: int) -> Ints:
-    """Return the row of its group before each one, -1 where it is the first.
-
-    Args:
-        group: of each row, below `groups`.
-        groups: how many there are.
-    """
-    group, last, before = np.ascontiguousarray(group), np.empty(groups, np.int64), np.empty(len(group), np.int64)
-    KERNEL.find_previous(len(group), address(group), group.itemsize, groups, address(last), address(before))
-    return before
-
-
-def find_beside(group: Groups, groups: int, values: pa.Array, asked_group: Groups, asked: Ints) -> tuple[Ints, Ints]:
-    """Return the rows of its group with the next lower and the next higher value than each one asked for, -1 for none.
-
-    Args:
-        group: of each row, below `groups`.
-        groups: how many there are.
-        values: of each row, nearly in order; one that is null is none.
-        asked_group, asked: groups and values, in any order.
-    """
-    order = np.lexsort((asked, asked_group))
-    whose, places = asked_group[order], asked[order]
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (whose[1:] != whose[:-1]) | (places[1:] != places[:-1])
-    places, starts = as_ints(places[is_first]), as_ints(np.searchsorted(whose[is_first], np.arange(groups + 1)))
-    group, near = np.ascontiguousarray(group), np.empty(groups, np.int64)
-    below, above = np.empty((2, len(places)), np.int64)
-    found = map(address, (starts, places, near, below, above))
-    KERNEL.find_beside(len(group), address(group), group.itemsize, *places_of(values), groups, *found)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.cumsum(is_first) - 1
-    return below[place], above[place]
-
-
 def gather_marks(marks: npt.NDArray[np.bool_], named: pa.Array) -> npt.NDArray[np.bool_]:
     """Return whether the row that each one names (64-bit numbers, null for none) is marked.
 

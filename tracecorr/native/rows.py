@@ -1,93 +1,22 @@
-"""Records to rows, and rows to columns."""
+"""Rows of a HIP log to columns of its tables."""
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.native.arrays import Bytes, Ints, Words, address, as_ints
-from tracecorr.native.library import KERNEL, CallRowsOf, ClassesOf, DescribedOf
-
-ASK_RESULT, IS_CUT, IS_TOLD = 1, 2, 4
-# Type of each column that codes of records tell.
-_DESCRIBED = {
-    "offset": np.int64, "length": np.int64, "kind": np.int8, "layer": np.int8, "name": np.int32, "result": np.int32,
-    "told_us": np.int64,
-}  # fmt: skip
+from tracecorr.native.arrays import Bytes, Ints, Words, address
+from tracecorr.native.library import KERNEL, Struct
 
 
-class Described:
-    """Hold what the codes of records say of their rows, as parallel arrays.
-
-    Args:
-        columns: offset in the file, bytes, kind, layer, name, result and told duration of the rows, with room for
-            others before them.
-        asks: what else is to be read of a row, or is special.
-        listed, counts: lists of rows: those of a subject each, and how many these are.
-    """
-
-    def __init__(self, size: int, lists: int, room: int) -> None:
-        self.columns: dict[str, npt.NDArray[Any]] = {n: np.empty(room + size, t) for n, t in _DESCRIBED.items()}
-        self.asks = np.empty(size, np.uint8)
-        self.listed, self.counts = np.empty((lists, size), np.int64), np.zeros(lists, np.int64)
-        self.room = room
-
-    def describe(self) -> DescribedOf:
-        """Return where the columns are, behind the room."""
-        columns = (column[self.room :] for column in self.columns.values())
-        return DescribedOf(*map(address, (*columns, self.asks, self.listed, self.counts)))
-
-    def rows_of(self, number: int) -> Ints:
-        """Return the rows of a list."""
-        return self.listed[number, : self.counts[number]]
-
-
-def describe_rows(
-    of: ClassesOf,
-    raw: Bytes,
-    records: tuple[Ints, Ints, Ints],
-    messages: tuple[Ints, Ints],
-    what: Ints,
-    lists: int,
-    room: int = 0,
-) -> tuple[Described, int]:
-    """Return what the codes of records say of their rows, and which `asks` there are.
-
-    Args:
-        of: what the codes stand for.
-        raw: the bytes.
-        records: start of each record, of its message, and its end.
-        messages: start and end of each message; those of torn records lie elsewhere.
-        what: code of each record.
-        lists: how many there are.
-        room: for so many rows before them there is room in the columns.
-    """
-    described = Described(len(what), lists, room)
-    to = described.describe()
-    held = [as_ints(array) for array in (*records, *messages, what)]
-    places = map(address, held)
-    asks: int = KERNEL.describe_rows(ctypes.addressof(of), address(raw), len(what), *places, ctypes.addressof(to))
-    return described, asks
-
-
-def end_calls(of: CallRowsOf, rows: Ints) -> tuple[Ints, Ints, Words, npt.NDArray[np.uint16]]:
+def end_calls(of: Struct, rows: Ints) -> tuple[Ints, Ints, Words, npt.NDArray[np.uint16]]:
     """Return of rows that row which is their exit (-1 = none), the same where it ends a span, stream and flags."""
     leave, span = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     stream, flags = np.empty(len(rows), np.uint64), np.empty(len(rows), np.uint16)
-    KERNEL.end_calls(ctypes.addressof(of), len(rows), *map(address, (rows, leave, span, stream, flags)))
+    KERNEL.end_calls(of.address, len(rows), *map(address, (rows, leave, span, stream, flags)))
     return leave, span, stream, flags
-
-
-def keep_rows(kept: npt.NDArray[np.bool_], *columns: Ints) -> list[Ints]:
-    """Return the rows of some columns that are kept; quick where these are nearly all."""
-    columns = tuple(map(as_ints, columns))
-    taken = [np.empty(len(kept), np.int64) for _ in columns]
-    sources, targets = ((ctypes.c_void_p * len(columns))(*map(address, arrays)) for arrays in (columns, taken))
-    count = KERNEL.keep_rows(address(kept), len(kept), len(columns), sources, targets)
-    return [column[:count] for column in taken]
 
 
 _GATHERS = {

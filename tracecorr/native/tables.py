@@ -33,6 +33,10 @@ class HashTable:
             self._put(keys[used], kept[used])
         self._put(np.ascontiguousarray(hashes), as_ints(codes))
 
+    def add_one(self, key: int, code: int) -> None:
+        """Remember the code of one hash."""
+        self.add(np.array([key], np.uint64), np.array([code], np.int64))
+
     def _put(self, hashes: Words, codes: Ints) -> None:
         KERNEL.table_add(*self.pointers, len(hashes), address(hashes), address(codes))
 
@@ -46,6 +50,12 @@ class HashTable:
         found, hashes = np.empty(len(hashes), np.int64), np.ascontiguousarray(hashes)
         unknown = KERNEL.table_find(*self.pointers, len(hashes), address(hashes), address(found))
         return found, unknown == 0
+
+
+def hash_text(text: bytes) -> int:
+    """Return the hash of a text as compiled code makes it."""
+    raw, at = np.frombuffer(bytes(64) + text + bytes(64), np.uint8), np.array([64], np.int64)
+    return int(hash_spans(raw, at, at + len(text))[0])
 
 
 def hash_spans(raw: Bytes, at: Ints, end: Ints) -> Words:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tracecorr.native.arrays import Bytes, Ints, address, as_ints, places_of
-from tracecorr.native.library import KERNEL, DrawnOf, KindsOf, MinimapOf, PlacedOf, TracksOf
+from tracecorr.native.library import KERNEL, STRUCTS
 
 Codes = npt.NDArray[np.int32]
 # Bits of `Placed.state`.
@@ -38,10 +38,9 @@ class Drawn:
             name: of each row; None = that of its kind.
         """
         self._kept = (kind, columns, name)
-        self.of = DrawnOf(count=len(kind), kind=address(kind), name=None if name is None else address(name))
-        for key, column in columns.items():
-            for field, value in zip((key, f"{key}_bits", f"{key}_first"), places_of(column), strict=True):
-                setattr(self.of, field, value)
+        places = {key: STRUCTS["Column"](*places_of(column)) for key, column in columns.items()}
+        own_name = None if name is None else address(name)
+        self.of = STRUCTS["Drawn"](count=len(kind), kind=address(kind), name=own_name, **places)
 
 
 class Survey:
@@ -130,14 +129,14 @@ class Placed:
             deepest: number of the last row that a depth tells.
             minimap: counts them.
         """
-        kinds = KindsOf(*map(address, (told.lane, told.name, told.style)), told.half_flags, told.half_style)
+        kinds = STRUCTS["Kinds"](*map(address, (told.lane, told.name, told.style)), told.half_flags, told.half_style)
         columns = map(address, (self.start, self.end, self.event, self.name, self.style, self.row))
-        to = PlacedOf(*columns, len(self.place), address(self.place) if minimap else None)
+        to = STRUCTS["Placed"](*columns, len(self.place), address(self.place) if minimap else None)
         given = map(ctypes.addressof, (rows.of, kinds))
         counted = None
         if minimap:
             counts = map(address, (minimap.is_packet, minimap.others, minimap.packets))
-            counted = ctypes.byref(MinimapOf(len(minimap.others), minimap.scale, *counts))
+            counted = ctypes.byref(STRUCTS["Minimap"](len(minimap.others), minimap.scale, *counts))
         KERNEL.place_rows(
             *given, self._zero, len(self._each), address(self._each), deepest, ctypes.addressof(to), counted
         )
@@ -197,7 +196,7 @@ class Tracks:
         to = {name: np.empty(most, kind) for name, kind in _TYPES.items() if name not in ("begin", "is_counter")}
         begin = np.empty_like(own["begin"])
         of, merged = (
-            TracksOf(len(begin) - 1, **{name: address(column) for name, column in columns.items()})
+            STRUCTS["Tracks"](len(begin) - 1, **{name: address(column) for name, column in columns.items()})
             for columns in (own, {"begin": begin, **to})
         )
         count = KERNEL.merge_records(ctypes.addressof(of), bin_ns, most, ctypes.addressof(merged))

@@ -18,15 +18,9 @@ def describe_absent(path: Path, captures: list[Path]) -> CaptureError:
         path: what was named.
         captures: the capture folders in it, or beside it where it does not exist.
 
-    Raises:
-        InputError: `path` is a file that cannot be read.
     """
     if path.is_file():
-        # It knows all readers, which takes longer to import than to open a capture.
-        from tracecorr.store.likeness import find_option
-
-        option = find_option(path)
-        hint = f"make one of it: tracecorr import {option} {quote_path(path)}" if option else _MAKE
+        hint = f"tracecorr import {quote_path(path)} tells how to make one of it"
         return CaptureError(f"{path} is a file and no capture folder", hint)
     if (path / "capture.json").exists():
         return CaptureError(f"{path / 'capture.json'} is damaged: it holds no whole description", _import_again(path))

@@ -18,7 +18,7 @@ from tracecorr.model.errors import CaptureError, InputError, explain_denied, quo
 from tracecorr.model.folder_names import SUFFIX, with_suffix
 from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
-from tracecorr.store.damage import describe_damage
+from tracecorr.store.description import describe_damage
 from tracecorr.store.memory import kept_memory
 from tracecorr.store.ownership import replace_folder
 from tracecorr.store.raw import read_at, read_chunks, read_file, write_atomically
@@ -26,7 +26,9 @@ from tracecorr.store.raw import read_at, read_chunks, read_file, write_atomicall
 if TYPE_CHECKING:
     from tracecorr.read.ftrace.formats import Format
 
-FORMAT_VERSION = 1
+# Tables of older formats are built again from the raw files (`pipeline.rebuild_outdated`).
+FORMAT_VERSION = 2
+_READ_VERSIONS = (1, 2)
 # Bytes of a name on Linux (NAME_MAX in limits.h).
 LONGEST_NAME = 255
 _PARQUET_END = b"PAR1"
@@ -71,9 +73,9 @@ class Capture:
             ) from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise describe_absent(path, list_captures(path if path.is_dir() else path.parent)) from error
-        if version != FORMAT_VERSION:
+        if version not in _READ_VERSIONS:
             raise CaptureError(
-                f"{path} has capture format {version}, this tracecorr reads {FORMAT_VERSION}",
+                f"{path} has capture format {version}, this tracecorr reads {' and '.join(map(str, _READ_VERSIONS))}",
                 "open it with the tracecorr that wrote it, or import its raw files again",
             )
         if damage := describe_damage(info):
@@ -86,6 +88,10 @@ class Capture:
     def name(self) -> str:
         """Return the folder's name without its suffix."""
         return self.path.resolve().name.removesuffix(SUFFIX)
+
+    def is_outdated(self) -> bool:
+        """Tell whether its tables were built in an older format, so that they have to be built again."""
+        return int(self.info["format"]) < FORMAT_VERSION and self.has_tables()
 
     def has_tables(self) -> bool:
         """Tell whether all tables were built."""

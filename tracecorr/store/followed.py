@@ -9,14 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tracecorr.store.frames import FRAME_BYTES, SUFFIX, FrameReader, FrameWriter
+from tracecorr.store.ownership import LOG_FOLDER, find_owners, is_log, open_log
 
-LOG_FOLDER = "raw/amd_log"
 FRAMES_FOLDER = "raw/.amd_log"
 
 
@@ -110,7 +109,11 @@ def read_growing(root: Path, name: str) -> Iterator[bytes]:
 
 
 def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+    """Tell whether a file of the log folder is a log of the workload."""
+    try:
+        return is_log(path.lstat(), find_owners(path.parent))
+    except OSError:
+        return False
 
 
 def _complete(path: Path, log: Path) -> bool:
@@ -158,10 +161,8 @@ def _append_rest(writer: FrameWriter, log: Path) -> None:
 
 @contextmanager
 def _open_plain(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_log(path, os.O_RDONLY, find_owners(path.parent))
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path} is no plain file")
         yield descriptor
     finally:
         os.close(descriptor)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from tracecorr.read.amdlog.blocks import LogBytes, find_borders
 from tracecorr.read.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
-from tracecorr.read.amdlog.reader import HEAD_BYTES, Reader, State
+from tracecorr.read.amdlog.reader import Reader, State
 from tracecorr.store.frames import FrameReader
 from tracecorr.store.parts import StoredPart, write_part
 from tracecorr.store.raw import find_compression, has_holes
@@ -126,7 +126,7 @@ def finish_log(submit: Submit, started: StartedLog) -> tuple[list[StoredPart], i
 def read_log_range(log: LogFile, number: int, part: LogRange) -> RangeRows:
     """Read one range of a log and write its rows."""
     with open_bytes(log.path) as data:
-        reader = Reader(log.file, part.borders[0], bytes(data[:HEAD_BYTES]))
+        reader = Reader(log.file, part.borders[0])
         look_back(reader, data, part)
         start = reader.state()
         stored = write_part(log.parts, f"amd_log-{log.file}-{number}", read_range(reader, data, part))
@@ -146,7 +146,7 @@ def read_again(log: LogFile, ranges: list[LogRange], known: int, first: int, alo
     Returns: rows of range `first` and of those behind it that were read again.
     """
     with open_bytes(log.path) as data:
-        reader = Reader(log.file, ranges[known].borders[0], bytes(data[:HEAD_BYTES]))
+        reader = Reader(log.file, ranges[known].borders[0])
         look_back(reader, data, ranges[known])
         for number in range(known, first):
             for _ in read_range(reader, data, ranges[number]):

@@ -88,11 +88,9 @@ class Parts:
 
     Args:
         each: one part per reader.
-        skipped: rows of `ledger` of parts that were left out.
     """
 
     each: list[SourcePart] = field(default_factory=list)
-    skipped: pl.DataFrame = field(default_factory=schema.LEDGER.empty)
 
     @cached_property
     def _runs(self) -> list[SourcePart]:
@@ -124,7 +122,7 @@ class Parts:
     def small(self, name: str) -> pl.DataFrame:
         """Return `ledger`, `losses`, `hqd` or `polls`."""
         rows: list[pl.DataFrame] = [getattr(part.stored, name) for part in self.each]
-        return pl.concat([self.skipped if name == "ledger" else _SMALL[name].empty(), *rows])
+        return pl.concat([_SMALL[name].empty(), *rows])
 
 
 def _join(frames: list[pl.DataFrame], empty: pl.DataFrame) -> pl.DataFrame:
@@ -197,34 +195,3 @@ def _chain(parts: Sequence[StoredPart]) -> StoredPart:
         return parts[0]
     paths = {table: [path for part in parts for path in part.paths[table]] for table in _TABLES}
     return StoredPart(paths, **{table: pl.concat([getattr(part, table) for part in parts]) for table in _SMALL})
-
-
-def rewrite_part(part: StoredPart, gone: pl.Series, ends: pl.DataFrame, args: pl.DataFrame) -> StoredPart:
-    """Write the events of a part of one file anew, without some of them and their args; return the part.
-
-    Args:
-        part: its files are replaced.
-        gone: the rows of `events` that are left out.
-        ends: row, end_stamp_ns, result: calls whose end was seen elsewhere.
-        args: rows of `args` that are added.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    events = part.read("events")
-    places = events.select("file", "offset")[gone]
-    own = part.read("args").join(places, on=["file", "offset"], how="anti", maintain_order="left")
-    found = ends.select(pl.col("row").cast(pl.UInt32), _end="end_stamp_ns", _result="result")
-    kept = events.with_row_index("row").join(found, on="row", how="left", maintain_order="left").with_columns(
-        pl.coalesce("_end", "end_stamp_ns").alias("end_stamp_ns"), pl.coalesce("_result", "result").alias("result"),
-        pl.when(pl.col("_end").is_not_null()).then(0).otherwise("flags").cast(pl.UInt16).alias("flags"),
-    )  # fmt: skip
-    kept = kept.filter(~pl.col("row").is_in(gone.implode())).drop("row", "_end", "_result")
-    for name, rows in {"events": schema.PART_EVENTS.conform(kept), "args": pl.concat([own, args])}.items():
-        path = part.paths[name][0]
-        fresh = path.with_name(f".{path.name}")
-        with FrameWriter(fresh, compressed=True) as writer:
-            writer.write(rows)
-        # What is read of the old file may still be mapped.
-        fresh.replace(path)
-    return part

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-from tracecorr.model.errors import CaptureError
+from tracecorr.model.errors import CaptureError, quote_path
 from tracecorr.store.capture import Capture, is_replaceable
 from tracecorr.store.lock import lock_capture
 from tracecorr.store.recording import is_recorded_now
+
+# What will become a capture, or was replaced by one, until its process is done.
+_STAGE = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)\.(?P<part>new|old)")
 
 
 def check_place(path: Path, *, force: bool, follow_links: bool = True) -> None:
@@ -39,6 +44,22 @@ def check_place(path: Path, *, force: bool, follow_links: bool = True) -> None:
 def name_stage(target: Path) -> Path:
     """Return the folder beside `target` in which it is made; who is killed meanwhile leaves it there."""
     return target.with_name(f".{target.name}.{os.getpid()}.new")
+
+
+def describe_abandoned(folder: Path) -> Iterator[str]:
+    """Yield what to say of each folder that an import, or the making of a dataset, left half done.
+
+    It stays: its process may live where its number cannot be seen, on another machine or in another container.
+    """
+    for path in sorted(folder.glob(".*.*.*")):
+        found = _STAGE.fullmatch(path.name)
+        if found is None or Path(f"/proc/{found['pid']}").exists():
+            continue
+        target, told = folder / found["name"], f"warning: {path} was left by process {found['pid']}, which was killed"
+        if found["part"] == "old" and not target.exists():
+            yield f"{told} while it replaced {target}; next step: mv {quote_path(path)} {quote_path(target)}"
+        else:
+            yield f"{told} while it made {target}; next step: rm -r {quote_path(path)}"
 
 
 def put_in_place(stage: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
@@ -368,7 +368,7 @@ def copy_in(source: Path, target: Path, checksum: Checksum | None = None, *, com
     if compression is None:
         _copy_plain(source.resolve(), target, checksum)
         return target
-    return store_pieces(_read_pieces(source), target, checksum, compress=compress)
+    return _store_pieces(_read_pieces(source), target, checksum, compress=compress)
 
 
 def _copy_plain(source: Path, target: Path, checksum: Checksum) -> None:
@@ -389,7 +389,7 @@ def _copy_plain(source: Path, target: Path, checksum: Checksum) -> None:
                 _add(checksum, piece)
 
 
-def store_pieces(pieces: Iterator[Piece], target: Path, checksum: Checksum, *, compress: bool) -> Path:
+def _store_pieces(pieces: Iterator[Piece], target: Path, checksum: Checksum, *, compress: bool) -> Path:
     """Write pieces to `target`, or in frames of zstd beside it when there is more than one frame of them."""
     head = bytearray()
     for piece in pieces:
@@ -409,6 +409,32 @@ def store_pieces(pieces: Iterator[Piece], target: Path, checksum: Checksum, *, c
         out.write(head)
         _write_pieces(pieces, out, checksum)
     return target
+
+
+def join_files(paths: Sequence[Path], breaks: Sequence[bool]) -> tuple[Path, Checksum]:
+    """Write several files as one in the place of the first, and remove them; return where it is, and its checksum.
+
+    Args:
+        paths: plain, or of frames; a line may end in one and go on in the next.
+        breaks: whether each begins with a line of its own, wherever the one before ends.
+    """
+    checksum, last = Checksum(), b"\n"
+
+    def join() -> Iterator[Piece]:
+        nonlocal last
+        for path, begins in zip(paths, breaks, strict=True):
+            if begins and last != b"\n":
+                yield b"\n"
+            for piece in _read_pieces(path):
+                yield piece
+                last = b"\0" if isinstance(piece, int) else bytes(piece[-1:]) or last
+
+    whole = paths[0].with_name(paths[0].name.removesuffix(frames.SUFFIX))
+    compress = any(path.suffix == frames.SUFFIX for path in paths)
+    stored = _store_pieces(join(), whole.with_name(f".{whole.name}"), checksum, compress=compress)
+    for path in paths:
+        path.unlink()
+    return stored.rename(stored.with_name(stored.name.removeprefix("."))), checksum
 
 
 def _write_pieces(pieces: Iterator[Piece], out: IO[bytes], checksum: Checksum) -> None:

@@ -97,6 +97,9 @@ def close_killed(capture: Capture) -> Capture:
         CaptureError: the recording still runs.
     """
     state = capture.info.get("state")
+    if capture.info.get("unfinished"):
+        problems = [*(capture.info.get("problems") or []), *complete_frames(capture.path)]
+        return _describe_anew(capture, unfinished=False, problems=problems)
     if state == "killed" and not list_unfinished(capture.path):
         return _describe_anew(capture) if _has_grown(capture) else capture
     if state not in ("recording", "killed"):

@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import IO
 
 from tracecorr.model.errors import InputError
-from tracecorr.read.ftrace.dat_format import MAGIC, SECTION_BYTES, Buffer, Option, TraceDat
-from tracecorr.read.ftrace.dat_read import read_description, unpacked_pages
+from tracecorr.read.ftrace.trace_dat import (
+    MAGIC,
+    SECTION_BYTES,
+    Buffer,
+    Option,
+    TraceDat,
+    read_description,
+    unpacked_pages,
+)
 from tracecorr.store.raw import open_read_at
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from io import BytesIO
-
 import pytest
 from amdlog_cases import DISPATCH, enter, leave, line, read
 
 from tracecorr.read.amdlog import blocks
-from tracecorr.read.amdlog.blocks import BlockCutter, cut_pieces
-from tracecorr.read.amdlog.classify import Classifier
-from tracecorr.read.amdlog.split import Splitter
-from tracecorr.read.text import Text
+from tracecorr.read.amdlog.blocks import BlockCutter
 from tracecorr.store.raw import ChunkStream
 
 
@@ -38,31 +32,13 @@ def test_a_very_long_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, found)) <= 3000
 
 
-def test_many_short_lines_are_read_in_pieces_as_the_whole_block_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [enter("hipA"), "Arg0: = 1", "ShaderName : k(int)", DISPATCH, leave("hipA"), "No HW event"]
-    data = "\n\nnoise\r\n".join(line(message) + "\n" * 30 for message in texts * 20) + line("Free hsa memory 0x1")
-    whole = read(data)
-    pieces = [block for text in BlockCutter(BytesIO(data.encode()), 1 << 20).cut() for block in cut_pieces(text)]
-    assert len(pieces) == 1
-    monkeypatch.setattr(blocks, "_PIECE_BYTES", 400)
-    pieces = [block for text in BlockCutter(BytesIO(data.encode()), 1 << 20).cut() for block in cut_pieces(text)]
-    assert len(pieces) > 10
-    split = read(data)
-    for name in ("events", "packets", "args", "ledger"):
-        assert getattr(split, name).equals(getattr(whole, name)), name
-
-
-@pytest.mark.parametrize(("unit", "most"), [(b"\n", 220), (b"a\n", 140), (b"abc\n", 140)])
-def test_blocks_of_very_short_lines_take_little_memory(unit: bytes, most: int) -> None:
-    """SYNTHETIC: of 4 MiB one piece after the other is read; what is told of all lines at once takes twice as much."""
-    text, splitter = Text(unit * ((4 << 20) // len(unit))), Splitter(Classifier())
-    tracemalloc.start()
-    try:
-        splitter.split(text)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < most << 20
+def test_lines_of_a_program_far_behind_a_record_are_counted_together() -> None:
+    records = [line(enter("hipA")), line(leave("hipA"))]
+    noise = "x\n" * 300 + "\n" * 200 + ":3:broken\n" * 3 + " \t\n" * 100 + "y\n"
+    counts = read(noise.join(records) + noise).counts()
+    assert counts["blank_line"] == (600, 2 * (200 + 300))
+    assert counts["program_output"] == (602, 1204)
+    assert counts["broken_record"] == (6, 6 * len(":3:broken\n"))
 
 
 @pytest.mark.parametrize("calls", [1, 5, 200])

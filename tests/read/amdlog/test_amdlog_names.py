@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
-from amdlog_cases import enter, leave, log, read
+from amdlog_cases import enter, leave, line, log, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecorr.read.amdlog import classify, general_names
-from tracecorr.read.amdlog.general_names import MORE_NAMES, GeneralNames, general_name
-from tracecorr.read.text import Codes, Text
+from tracecorr.read.amdlog import tokens
+from tracecorr.read.amdlog.names import MORE_NAMES, general_name
 
 NAMES = {
     "NullStream 0x7f51740a48d0, wait 0": "NullStream #, wait #",
@@ -35,41 +33,32 @@ def test_numbers_do_not_make_names(times: int) -> None:
     assert set(found.events["layer"]) == {"other"}
 
 
-def _codes(messages: list[bytes]) -> list[str]:
-    text = Text(b"\n".join(messages) + b"\n")
-    end = np.cumsum([len(m) + 1 for m in messages]) + text.start - 1
-    names = Codes(bytes)
-    codes = GeneralNames(names).encode(text, end - np.array([len(m) for m in messages]), end)
-    return [names.values[code] for code in codes.tolist()]
-
-
 _BYTES = st.one_of(
-    st.binary(max_size=60).map(lambda data: data.replace(b"\n", b"")),
+    st.binary(max_size=60).map(lambda data: data.replace(b"\n", b"").replace(b"\0", b"")),
     st.text("0123456789abcdefxh(nil) _\u00e9\u0663", max_size=500).map(str.encode),
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(_BYTES, min_size=1, max_size=12))
-def test_many_at_once_have_the_names_of_each(messages: list[bytes]) -> None:
-    messages = messages * (general_names._FEW // len(messages) + 1)
-    assert _codes(messages) == [general_name(message) for message in messages]
+def test_compiled_code_names_messages_as_the_pattern_does(messages: list[bytes]) -> None:
+    messages = [b"Blob " + message for message in messages * 2]
+    data = b"".join(line("").rstrip("\n").encode() + message + b"\n" for message in messages)
+    assert read(data).events["name"].to_list() == [general_name(message) for message in messages]
 
 
 def test_texts_of_a_program_do_not_make_names_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     words = [f"Blob {chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(500)]
-    monkeypatch.setattr(general_names, "MOST_NAMES", 100)
-    for few in (10, 10_000):
-        monkeypatch.setattr(general_names, "_FEW", few)
-        counts = Counter(read(log(*words, *words)).events["name"])
-        assert (len(counts), counts[MORE_NAMES], sum(counts.values())) == (101, 800, 1000)
-        assert {n for name, n in counts.items() if name != MORE_NAMES} == {2}
+    monkeypatch.setattr(tokens, "MOST_NAMES", 100)
+    counts = Counter(read(log(*words, *words)).events["name"])
+    assert (len(counts), counts[MORE_NAMES], sum(counts.values())) == (101, 800, 1000)
+    assert {n for name, n in counts.items() if name != MORE_NAMES} == {2}
 
 
 def test_calls_without_end_are_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     text = log(*[m for i in range(300) for m in (enter(f"f{i}"), leave(f"f{i}"))], enter("f0"), leave("f0"))
     assert set(read(text).events["layer"]) == {"hip"}
-    monkeypatch.setattr(classify, "_MOST_NAMES", 200)
+    monkeypatch.setattr(tokens, "_MOST_NAMES", 200)
     found = read(text, 5000)
     assert found.events["name"].n_unique() < 320
     assert found.rows(layer="hip")[-1]["name"] == "f0"

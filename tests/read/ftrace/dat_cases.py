@@ -11,7 +11,7 @@ from pathlib import Path
 import zstandard
 
 from tracecorr.read.ftrace import PageTrace
-from tracecorr.read.ftrace.dat_format import MAGIC, Buffer, TraceDat
+from tracecorr.read.ftrace.trace_dat import MAGIC, Buffer, TraceDat
 from tracecorr.store.trace_dat import BufferPages, write_trace_dat
 
 PACK: dict[str, Callable[[bytes], bytes]] = {

@@ -155,6 +155,23 @@ def test_every_byte_of_any_file_is_booked(noise: bytes, start: bytes) -> None:
     looks_like_rocprof(data)
 
 
+WRONG = [
+    b'{"rocprofiler-sdk-tool": 5}',
+    b'{"rocprofiler-sdk-tool": [7, {"buffer_records": {"x": [1, {"kind": "a"}]}}]}',
+    b'{"rocprofiler-sdk-tool": [{"strings": 3, "metadata": [], "buffer_records": {"k": {"a": 1}}}]}',
+    b'{ "traceEvents":[{}\n,{"ph":"X","args":7,"name":[1]}\n,{"ph":"M","name":"process_name","args":[2]}\n]}',
+]
+
+
+@pytest.mark.parametrize("data", [
+    V1 + b'1,"' + b"x" * 2_000_000 + b'",9,0,5,31,32,4000,4100\n',
+    b'{"rocprofiler-sdk-tool":' + b"[" * 100_000, b'{"traceEvents":[{}\n,{"a":' + b"[" * 100_000, *WRONG,
+], ids=["2 MB field", "deep SDK JSON", "deep trace", *map(str, range(len(WRONG)))])  # fmt: skip
+def test_large_fields_deep_nesting_and_wrong_types_are_booked(data: bytes) -> None:
+    """They end in rows or in skipped bytes, never in a failure."""
+    assert sum(b.ledger["bytes"].sum() for b in read_rocprof([data], 0)) == len(data)
+
+
 def test_files_of_the_field(data_folder: Path) -> None:
     """REAL output of rocprof on MI308X, and the tables of the documentation."""
     expected = {

@@ -42,7 +42,7 @@ from tracecorr.analyze.latency import LOG_MOMENTS, summarize_paths
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.memory import summarize_copies
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams
-from tracecorr.analyze.report.parts import Section
+from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts import Verdict, judge_capture
@@ -50,16 +50,16 @@ from tracecorr.model.errors import InputError
 from tracecorr.model.reasons import BEHIND_NULS, BLANK_LINE, NUL_BYTES, PROGRAM_OUTPUT, TORN_RECORD
 from tracecorr.store.recording import describe_event_cost
 
-# What the ledger of a log counts that is no line of the runtime, or a part of one that it counts already.
+# Rows of the ledger of a log that are not lines of the runtime, or parts of lines counted elsewhere.
 _NO_LINES = (PROGRAM_OUTPUT, BLANK_LINE, NUL_BYTES, BEHIND_NULS, TORN_RECORD)
 _NOT_MEASURED = "not measured (tracecorr experiment measures it)"
 
 
 def _describe_conditions(evidence: Evidence) -> dict[str, str]:
-    """Return what a reader of a latency must know: log level, log lines per dispatch, trace, doorbell probe.
+    """Return the conditions of the latencies: log level, log lines per dispatch, trace, doorbell probe, overhead.
 
-    The level is the one that capture.json names, else the lowest that prints the lines that were seen
-    (ROCm 7.2: calls at 3, copies at 4, packets and commands at 5; before, packets at 4).
+    The level is that of capture.json, else the lowest level with such lines (ROCm 7.2: calls at 3, copies at 4,
+    packets and commands at 5; before 7.2 packets at 4).
     """
     tables, layers = evidence.tables, evidence.layers
     of_log = pl.col("source").cast(pl.String) == "amd_log"
@@ -94,13 +94,14 @@ def _log_level(evidence: Evidence) -> str:
         return "4 or more (packets and commands are printed; from ROCm 7.2 on at 5)"
     if evidence.layers.get("command") or collect(launches.select(pl.len())).item():
         return "4 or more (no packet is printed)"
-    # A profiler's calls are no lines of a log.
+    # Calls of a profiler are not lines of a log.
     logged = evidence.tables("events").filter(is_called() | is_called(internal=True)).head(1)
     return "3 or more (no packet is printed)" if collect(logged.select(pl.len())).item() else "no log"
 
 
-def _compare_conditions(first: Mapping[str, str], second: Mapping[str, str]) -> pl.DataFrame:
+def _compare_conditions(*sides: Evidence) -> pl.DataFrame:
     """Return one row per condition, with the value of each side."""
+    first, second = map(_describe_conditions, sides)
     rows = [(name, first[name], second[name]) for name in first]
     return pl.DataFrame(rows, schema={"condition": pl.String, "a": pl.String, "b": pl.String}, orient="row")
 
@@ -112,7 +113,7 @@ _STEPS = ", each time a whole us"
 
 @dataclass(frozen=True)
 class Side:
-    """Hold one capture of a comparison: its name, its tables, the contents of its capture.json, tables of its nodes."""
+    """Hold one capture of a comparison: its name, tables and capture.json, and the tables of its nodes."""
 
     name: str
     tables: Tables
@@ -126,7 +127,7 @@ class Comparison:
 
     Args:
         first, second: names of the captures A and B.
-        findings: the differences in words, the significant ones first.
+        findings: the differences in words.
         sections: the tables behind them.
     """
 
@@ -164,7 +165,7 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
 
     Args:
         first, second: the captures A and B.
-        confidence: chance that all intervals of one table together hold their true differences.
+        confidence: probability that all intervals of a table together contain the true differences.
         rounds: bootstrap rounds; the same captures give the same intervals each time.
     """
     named = zip((first, second), name_kernels(first.tables, second.tables), strict=True)
@@ -175,8 +176,8 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
         *_path_sections(a, b),
     )
     by_key = {s.key: s for s in sections}
-    lacks = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_name_partial(a, b))
-    findings = (*lacks, *_find(by_key, (a, b), confidence))
+    missing = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_name_partial(a, b))
+    findings = (*missing, *_find(by_key, (a, b), confidence))
     return Comparison(first.name, second.name, findings, sections)
 
 
@@ -191,7 +192,7 @@ def _topology_sections(a: Tables, b: Tables) -> Iterator[Section]:
 def _why_no_stream(tables: Tables) -> str:
     launches = tables("launches")
     if not count_packets(launches):
-        return "no packet is recorded: what was submitted to which queue is not known"
+        return "no packet is recorded: which stream submitted to which queue is unknown"
     return "no stream submitted to a queue" if names_streams(launches) else NO_STREAM_NAMES
 
 
@@ -199,23 +200,20 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     a, b = first.tables, second.tables
     steady = read_steady(a, first.setup_calls), read_steady(b, second.setup_calls)
     interval = (
-        "jitter = P99 - P50; launches whose call made a queue, loaded code or allocated memory, or is not known, are "
-        f"left out; intervals by bootstrap ({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all "
-        "rows together; "
-        "significant = the interval leaves out 0, and the difference is at least the 1 us step of the log; an end of "
-        "an interval, and what rests on it, is left open where all launches of a side may well lie below the "
-        "percentile, so that it may be larger than any of them"
+        "jitter = P99 - P50; launches with an unknown call, or whose call created a queue, loaded code or allocated "
+        f"memory, are left out; intervals by bootstrap ({rounds} rounds, correlation of neighbours included), "
+        f"{confidence:.0%} for all rows together; significant = the interval does not contain 0, and the difference is "
+        "at least the 1 us step of the log; an end of an interval is open if a side has so few launches that the "
+        "percentile may be larger than all of them"
     )
     clocks = (
-        f"{interval}; a barrier waits for the packets before it, so that its times on the GPU hold theirs; where "
-        "queues of a side have several priorities each is compared for itself; `clock error` = how far the two clocks "
-        "of a stage and the steps of their stamps may move a difference: its interval is wider by it. Where both ends "
-        "are stamps of the log it is 0, and the figures are of these stamps: each is a whole us, so that the times "
-        "themselves may differ by up to 2 us more or less. It is 0 between two times of one GPU, too: the "
-        "steps of its clock (10 ns at 100 MHz) are not in it"
+        f"{interval}; the times of a barrier on the GPU include those of the packets before it; if the queues of a "
+        "side have several priorities, each is compared separately; `clock error` = how far the two clocks of a stage "
+        "may move a difference: the interval is wider by it. It is 0 if both ends are stamps of the log (whole us, so "
+        "that the true difference may be up to 2 us more or less), and between two times of one GPU, whose clock steps "
+        "(10 ns at 100 MHz) are not included"
     )
-    conditions = _compare_conditions(_describe_conditions(first), _describe_conditions(second))
-    yield Section("conditions", "Conditions of the latencies", conditions)
+    yield Section("conditions", "Conditions of the latencies", _compare_conditions(first, second))
     latency = compare_latency(*steady, confidence, rounds)
     yield Section(
         "latency", "Latency", latency, clocks, name_uncompared(*steady, latency),
@@ -224,15 +222,15 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     yield Section(
         "kernels", "Kernels",
         name_unrecorded(compare_kernels(a, b, steady, confidence, rounds), _with_packets(first, second)),
-        f"counts are recorded; times are medians from call to packet, without those of graphs: {interval}",
+        f"counts are recorded; times are medians from call to packet, without graphs: {interval}",
         nothing="no kernel on either side",
     )  # fmt: skip
     yield Section(
         "gpu_times", "GPU times of kernels",
         name_unrecorded(compare_gpu_times(a, b, confidence, rounds), [False, False]),
-        "of the `timed` kernels, whose start and end a source recorded: those of the log, or of a profile where no "
-        "kernel of that is timed; `total` = the sum of their times (what ran at once counts twice); medians are "
-        "compared by the rule of Latency, with the same step of 1 us",
+        "of the `timed` kernels, with a recorded start and end: those of the log, or of a profile if no kernel of the "
+        "log is timed; `total` = sum of their times (what ran at once counts twice); medians are compared as in "
+        "Latency, with the same step of 1 us",
         nothing="no kernel has GPU times on either side",
     )  # fmt: skip
     yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
@@ -258,8 +256,8 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
     ways = join_sides(paths[0], paths[1], "way", ["launches", "mean_ns", "p50_ns", "p99_ns"])
     yield Section(
         "paths", "Time by layer", name_unrecorded(ways, _with_packets(first, second)),
-        "steady launches, those with set-up work, of graphs and of an unknown call apart; what ends or begins at a "
-        "doorbell or on the GPU may be off by the clock error of Latency",
+        "launches that are steady, with set-up work, of graphs, and of an unknown call are separate; times that end or "
+        "begin at a doorbell or on the GPU have the clock error of Latency",
     )  # fmt: skip
     graphs = [
         sum_up_graphs(t("launches"), t("events")).select(pl.lit(side).alias("side"), pl.all())
@@ -267,8 +265,8 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
     ]
     yield Section(
         "graphs", "Graph launches", pl.concat(graphs),
-        "recorded: the calls that launch graphs, and their packets; `per dispatch` = time of the calls by their "
-        "dispatches; latencies are compared of packets of graphs, and of others, apart",
+        "recorded: the calls that launch graphs, and their packets; `per dispatch` = time of the calls divided by "
+        "their dispatches; latencies of packets of graphs are compared separately",
         nothing="no graph launch is recorded on either side",
     )  # fmt: skip
     copies = [
@@ -294,20 +292,13 @@ def _with_packets(*sides: Evidence) -> list[bool]:
 
 
 def _compare_verdicts(first: Sequence[Verdict], second: Sequence[Verdict]) -> pl.DataFrame:
-    """Return one row per verdict, with the outcome and reason of each side; what differs comes first."""
+    """Return one row per verdict, with the outcome and reason of each side; different outcomes first."""
     rows = [
         (x.name, str(x.outcome), str(y.outcome), x.outcome != y.outcome, x.finding.reason, y.finding.reason)
         for x, y in zip(first, second, strict=True)
     ]
-    shape = {
-        "verdict": pl.String,
-        "a": pl.String,
-        "b": pl.String,
-        "differs": pl.Boolean,
-        "a_because": pl.String,
-        "b_because": pl.String,
-    }
-    return pl.DataFrame(rows, schema=shape, orient="row").sort("differs", descending=True, maintain_order=True)
+    columns = ["verdict", "a", "b", "differs", "a_because", "b_because"]
+    return pl.DataFrame(rows, schema=columns, orient="row").sort("differs", descending=True, maintain_order=True)
 
 
 _SOURCES = {
@@ -317,15 +308,15 @@ _SOURCES = {
 
 
 def _name_missing(first: set[str], second: set[str]) -> Iterator[str]:
-    """Yield which source a side lacks: what is counted as 0 there was not looked for."""
+    """Yield which source is missing on a side: a count of 0 there means nothing."""
     for source, what in _SOURCES.items():
-        lacks = [side for side, known in (("A", first), ("B", second)) if source not in known]
-        if lacks:
-            yield f"{' and '.join(lacks)} {'has' if len(lacks) == 1 else 'have'} no {what}"
+        sides = [side for side, known in (("A", first), ("B", second)) if source not in known]
+        if sides:
+            yield f"{' and '.join(sides)} {'has' if len(sides) == 1 else 'have'} no {what}"
 
 
 def _name_silent(first: Evidence, second: Evidence) -> Iterator[str]:
-    """Yield whose HIP log holds no packet: up to level 3, from ROCm 7.2 on up to 4, it prints none."""
+    """Yield which HIP log has no packet: up to level 3, from ROCm 7.2 on up to 4, none is printed."""
     for side, evidence in (("A", first), ("B", second)):
         logged = evidence.layers.get("hip") and "amd_log" in evidence.sources
         if logged and not count_packets(evidence.tables("launches")):
@@ -336,14 +327,14 @@ def _name_silent(first: Evidence, second: Evidence) -> Iterator[str]:
 
 
 def _name_partial(first: Evidence, second: Evidence) -> Iterator[str]:
-    """Yield of which part of the run the trace of a side is: what it counts fewer there may be no difference."""
+    """Yield which part of the run the trace of a side covers: a smaller count may not be a difference."""
     for side, evidence in (("A", first), ("B", second)):
         for told in list_partial(evidence):
-            yield f"in {side} {told}; its ioctls and recorded doorbells are those of that time"
+            yield f"in {side} {told}; its ioctls and recorded doorbells are only those of that time"
 
 
 def _tell_partial(sides: tuple[Evidence, Evidence]) -> str:
-    """Return behind which counts of the trace the reader must look; empty where both are of whole runs."""
+    """Return which traces cover a part of the run; empty if both cover all of it."""
     told = [f"{side}: {part}" for side, evidence in zip("AB", sides, strict=True) if (part := name_partial(evidence))]
     return f" ({'; '.join(told)})" if told else ""
 
@@ -369,7 +360,7 @@ def _find_in_counts(frames: Mapping[str, pl.DataFrame], sides: tuple[Evidence, E
     shown = _with_packets(*sides)
     logged, traced = _with_log_and_ioctls(*sides)
     yield from _compare_graphs(frames["graphs"], logged)
-    # A name that no line tells is no kernel of its own.
+    # Dispatches without a name are not a kernel of their own.
     yield tell_kinds(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "names of kernels", shown)
     yield tell_kinds(frames["hip_calls"], "HIP functions", logged, "calls")
     partial = _tell_partial(sides)
@@ -396,7 +387,7 @@ def _find_in_latency(latency: pl.DataFrame, confidence: float) -> Iterator[str]:
         p95, p99 = (count_needed(QUANTILES.index(share), 1 - risk) for share in (0.95, 0.99))
         yield (
             f"{open_ones} of {latency.height} latency figures cannot be judged: the percentile of the faster side may "
-            f"be larger than any of its launches (P95 needs {p95} that are independent of each other, P99 {p99})"
+            f"be larger than all of its launches (P95 needs {p95} independent launches, P99 {p99})"
         )
 
 
@@ -415,13 +406,13 @@ def _compare_dispatches(rates: pl.DataFrame) -> str:
 
 
 def _compare_graphs(graphs: pl.DataFrame, logged: Sequence[bool]) -> Iterator[str]:
-    """Yield how many dispatches graph launches submitted, where there are any."""
+    """Yield how many dispatches graph launches submitted, if there are any."""
     rows = {row["side"]: row for row in graphs.iter_rows(named=True)}
     if rows:
         told = ", ".join(
             _tell_graphs(side, rows.get(side), has_log) for side, has_log in zip("AB", logged, strict=True)
         )
-        yield f"dispatches by graph launches, whose latencies are compared apart: {told}"
+        yield f"dispatches by graph launches, whose latencies are compared separately: {told}"
 
 
 def _tell_graphs(side: str, row: Mapping[str, Any] | None, has_log: bool) -> str:

@@ -23,7 +23,7 @@ _SLICES = 100
 
 
 def measure_rate(tables: Tables, slices: int = _SLICES) -> pl.DataFrame:
-    """Return dispatches per second in equal slices of the time between the first and the last one.
+    """Return dispatches per second in equal slices of the time between the first and the last dispatch.
 
     Returns: slice, from_start_ns, dispatches, per_second; empty with fewer than two dispatches.
     """
@@ -45,15 +45,15 @@ def measure_rate(tables: Tables, slices: int = _SLICES) -> pl.DataFrame:
 
 
 def summarize_rate(tables: Tables) -> dict[str, float | int | None]:
-    """Return the span with dispatches, their number and rate, and how the rate varies over 100 slices of the span.
+    """Return the number of dispatches, their span and rate, and the spread of the rate over 100 slices of the span.
 
-    The number is None where the log shows no packet.
+    The number is None if the log has no packet.
     """
     rates = measure_rate(tables)
     at = pl.col("packet_ns")
     dispatches = tables("launches").filter(pl.col("kind") == "dispatch")
     count, span = collect(dispatches.select(at.count().alias("count"), span=at.max() - at.min())).row(0)
-    # A log that shows no packet at all does not tell that there was none.
+    # A log without any packet does not prove that there was none.
     numbers: dict[str, float | int | None] = {"dispatches": count if count_packets(tables("launches")) else None}
     if rates.is_empty():
         return numbers | dict.fromkeys(("span_ns", "per_second", "p5_per_second", "p95_per_second", "idle_slices"))
@@ -76,9 +76,9 @@ def compare_rates(first: Tables, second: Tables) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=shape)
 
 
-# How many of the counts that differ most are told.
+# Number of the largest differences that are named.
 _MAX_CHANGES = 3
-# A count that differs by less than this share of the larger one is about the same.
+# Counts that differ by less than this share of the larger one are about the same.
 _LEAST_CHANGE = 0.1
 
 
@@ -89,13 +89,13 @@ def compare_packets(first: Tables, second: Tables) -> pl.DataFrame:
 
 
 def tell_kinds(frame: pl.DataFrame, what: str, sources: Sequence[bool], counted: str = "") -> str:
-    """Return how many rows each side has for its own; what a side did not record is no difference.
+    """Return how many rows are in both sides, and only in one; what a side did not record is no difference.
 
     Args:
         frame: rows of `join_sides`.
         what: what a row is, as a plural.
-        sources: whether A and B have the source that tells of them.
-        counted: what `a_calls` and `b_calls` count, as a plural, to tell their sums; empty to leave them out.
+        sources: whether A and B have the source of these rows.
+        counted: what `a_calls` and `b_calls` count, as a plural, to add their sums; empty = without sums.
     """
     known = _tell_recorded(frame, sources)
     kinds = {only: frame.filter(pl.col("only").str.starts_with(only)).height for only in ("both", "A", "B")}
@@ -115,12 +115,12 @@ def _tell_sides(numbers: Sequence[int], known: Sequence[bool]) -> str:
 
 
 def name_changes(frame: pl.DataFrame, what: str, sources: Sequence[bool]) -> Iterator[str]:
-    """Yield, in one line, the counts that differ most between the sides, where both recorded them.
+    """Yield, in one line, the counts that differ most, if both sides recorded them.
 
     Args:
-        frame: rows of `join_sides`: its first column names what the next but one, `a_...` and `b_...`, count.
+        frame: rows of `join_sides`: name, only, and the counts of A and B.
         what: what is counted, as a plural.
-        sources: whether A and B have the source that tells of them.
+        sources: whether A and B have the source of these rows.
     """
     if not all(_tell_recorded(frame, sources)):
         return
@@ -134,7 +134,7 @@ def name_changes(frame: pl.DataFrame, what: str, sources: Sequence[bool]) -> Ite
         yield f"largest changes of {what}: {told}"
 
 
-# Kernels whose times are compared, the most dispatched, or those that took longest, first.
+# Number of kernels whose times are compared: the most dispatched, or those that took longest.
 _MAX_KERNELS = 50
 
 
@@ -153,22 +153,22 @@ def join_sides(first: pl.DataFrame, second: pl.DataFrame, key: str, columns: lis
 
 
 def _tell_recorded(joined: pl.DataFrame, sources: Sequence[bool]) -> list[bool]:
-    """Return whether A and B recorded what rows of `join_sides` tell: by its source, or by one of the rows.
+    """Return whether A and B recorded such rows: they have the source, or one of the rows.
 
     Args:
         joined: rows of `join_sides`.
-        sources: whether A and B have the source that tells of them.
+        sources: whether A and B have the source of these rows.
     """
     rows = [joined.filter(pl.col("only").str.contains(f"^(?:{side}|both)")).height for side in ("A", "B")]
     return [source or rows[side] > 0 for side, source in enumerate(sources)]
 
 
 def name_unrecorded(joined: pl.DataFrame, sources: Sequence[bool]) -> pl.DataFrame:
-    """Return rows of `join_sides` whose `only` names the side that did not record such things: it may have had them.
+    """Return rows of `join_sides` with `only` naming the side that did not record such rows.
 
     Args:
         joined: rows of `join_sides`.
-        sources: as `tell_recorded` takes them.
+        sources: as `_tell_recorded` takes them.
     """
     first, second = _tell_recorded(joined, sources)
     only = pl.col("only")
@@ -179,7 +179,7 @@ def name_unrecorded(joined: pl.DataFrame, sources: Sequence[bool]) -> pl.DataFra
 
 
 def name_kernels(first: Tables, second: Tables) -> tuple[Tables, Tables]:
-    """Return both sides with short names by which the kernels of both are told apart, and those of one name are one."""
+    """Return both sides with short kernel names that are unique over both."""
     both = pl.concat([tables("kernels").select("name") for tables in (first, second)])
     names = collect(both.drop_nulls().unique(maintain_order=True))["name"]
     labels = pl.LazyFrame({"name": names, "label": pl.Series(label_kernels(names.to_list()), dtype=pl.String)})
@@ -214,7 +214,7 @@ def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, p
     return joined.join(pl.DataFrame(rows, schema=_MEDIANS), on="name", how="left", maintain_order="left")
 
 
-# What `compare_medians` tells of a kernel.
+# A row of `_compare_medians`.
 _MEDIANS = {
     "name": pl.String, "a_p50_ns": pl.Int64, "b_p50_ns": pl.Int64, "difference_ns": pl.Int64, "low_ns": pl.Int64,
     "high_ns": pl.Int64, "significant": pl.Boolean,
@@ -229,12 +229,12 @@ def _times_by_kernel(steady: pl.DataFrame, names: pl.Series) -> dict[str, Ints]:
 
 
 def _compare_medians(name: str, a_ns: Ints, b_ns: Ints, confidence: float, rounds: int) -> dict[str, Any]:
-    """Return a row of `MEDIANS`: both medians, their difference B - A, its interval; null with too few values.
+    """Return a row of `_MEDIANS`: both medians, their difference B - A, its interval; null with too few values.
 
     Args:
         name: the kernel.
-        a_ns, b_ns: its times on both sides, in the order in which they occurred.
-        confidence: chance that the interval holds the true difference.
+        a_ns, b_ns: its times on both sides, in time order.
+        confidence: probability that the interval contains the true difference.
         rounds: bootstrap rounds.
     """
     row: dict[str, Any] = dict.fromkeys(_MEDIANS)
@@ -261,10 +261,10 @@ def compare_ioctls(first: Tables, second: Tables) -> pl.DataFrame:
 
 
 def compare_queues(first: Tables, second: Tables) -> pl.DataFrame:
-    """Return one row per number that describes the queues of a side, with `a`, `b` and their difference."""
+    """Return one row per count of queues and streams, with `a`, `b` and their difference."""
     sides = [_describe_queues(tables) for tables in (first, second)]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
-    # An unknown number is null: so are all types of a side whose queues are not known.
+    # Unknown counts are null, also those of the types if the queues of a side are unknown.
     rows = [(name, *(side.get(name, None if side["queues"] is None else 0) for side in sides)) for name in names]
     frame = pl.DataFrame(rows, schema={"what": pl.String, "a": pl.Int64, "b": pl.Int64}, orient="row")
     return frame.with_columns(difference=pl.col("b") - pl.col("a"))
@@ -297,7 +297,7 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
         "most streams on one queue": _largest(per_queue) if named else None,
         "most queues of one stream": _largest(per_stream) if named else None,
     }
-    kinds = queues.group_by(pl.col("type").fill_null("type not known")).len().sort("type")
+    kinds = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type")
     return numbers | {f"queues: {kind}": int(count) if sure else None for kind, count in kinds.iter_rows()}
 
 
@@ -318,21 +318,17 @@ def list_topology(tables: Tables) -> pl.DataFrame:
     return collect(joined.sort("from_ns", "stream").select("stream", "priority", "queue", "hwq", "priority_log"))
 
 
-# How many of the differences are told.
-_MAX_TOLD = 3
-
-
 def compare_gpu_times(first: Tables, second: Tables, confidence: float, rounds: int) -> pl.DataFrame:
-    """Return one row per kernel of which a GPU time is known on either side, the longest total first.
+    """Return one row per kernel with a GPU time on either side, the longest total first.
 
     Args:
-        first, second: give a table of A and of B by its name; kernels of one name have one (`sides.name_kernels`).
-        confidence: chance that all intervals of the table together hold their true difference.
+        first, second: give a table of A and of B by its name, with the names of `name_kernels`.
+        confidence: probability that all intervals of the table together contain the true differences.
         rounds: bootstrap rounds.
 
-    Returns: name, only, a_timed, b_timed (kernels whose times are known), a_total_ns, b_total_ns, a_p50_ns, b_p50_ns,
+    Returns: name, only, a_timed, b_timed (dispatches with times), a_total_ns, b_total_ns, a_p50_ns, b_p50_ns,
         difference_ns (of the medians, B - A), low_ns, high_ns (its interval), percent, significant (null with too few
-        kernels, and of those beyond the `MAX_KERNELS` that took longest).
+        dispatches, and for kernels after the `_MAX_KERNELS` that took longest).
     """
     sides = [_list_times(tables) for tables in (first, second)]
     summed = [side.group_by("name").agg(timed=pl.len().cast(pl.Int64), total_ns=total(pl.col("ns")),
@@ -364,7 +360,7 @@ def _by_name(times: pl.DataFrame) -> dict[str, Ints]:
 
 
 def tell_gpu_times(found: pl.DataFrame) -> Iterator[str]:
-    """Yield in words which kernels differ in their GPU times; nothing where none is known on either side.
+    """Yield in words which kernels differ in their GPU times; nothing if no side has any.
 
     Args:
         found: what `compare_gpu_times` gave.
@@ -380,14 +376,14 @@ def tell_gpu_times(found: pl.DataFrame) -> Iterator[str]:
     )
     yield f"kernels with GPU times, and their sum: {', '.join(told)}"
     differ = found.filter("significant")
-    for row in differ.head(_MAX_TOLD).iter_rows(named=True):
+    for row in differ.head(_MAX_CHANGES).iter_rows(named=True):
         percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
         yield (
             f"SIGNIFICANT GPU time of {row['name']}, p50: {render_ns(row['a_p50_ns'])} in A, "
             f"{render_ns(row['b_p50_ns'])} in B{percent} ({tell_bounds(row['low_ns'], row['high_ns'])})"
         )
-    if differ.height > _MAX_TOLD:
-        yield f"... and {differ.height - _MAX_TOLD} more kernels whose GPU times differ: section GPU times of kernels"
+    if differ.height > _MAX_CHANGES:
+        yield f"... and {differ.height - _MAX_CHANGES} more kernels with different GPU times: see GPU times of kernels"
     compared = found["significant"].count()
     if not compared:
         yield f"no GPU times are compared: no kernel has {MIN_VALUES} on both sides"

@@ -25,11 +25,11 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class Sample:
-    """Hold one side of a comparison.
+    """Hold the values of one side of a comparison.
 
     Args:
         ordered: the values, ascending.
-        effective: how many independent values they are worth (see `count_independent`).
+        effective: the number of independent values (see `count_independent`).
     """
 
     ordered: Ints
@@ -37,7 +37,7 @@ class Sample:
 
     @classmethod
     def of(cls, values: Ints) -> Sample:
-        """Return the sample of values in the order in which they occurred."""
+        """Return the sample of values in time order."""
         return cls(np.sort(values), count_independent(values))
 
     def quantile(self, share: float) -> int:
@@ -46,10 +46,10 @@ class Sample:
 
 
 def count_independent(values: Ints) -> float:
-    """Return how many independent values a series is worth.
+    """Return the effective number of independent values of a series.
 
-    Launches that follow one another are alike, so that n of them tell less than n independent ones. The
-    correlation r between neighbours (of being above the median) scales n by (1 - r) / (1 + r).
+    Consecutive launches are correlated. The correlation r between neighbours (of being above the median) scales n by
+    (1 - r) / (1 + r).
 
     >>> count_independent(np.array([1, 9] * 50))
     100.0
@@ -67,11 +67,10 @@ def count_independent(values: Ints) -> float:
 
 
 def resample(sample: Sample, shares: tuple[float, ...], rounds: int, random: np.random.Generator) -> _Floats:
-    """Return what the percentiles would be in `rounds` bootstrap samples, shape (rounds, len(shares)).
+    """Return the percentiles of `rounds` bootstrap samples, shape (rounds, len(shares)).
 
-    A bootstrap sample of n values is n independent draws; its k-th smallest value is the value at the k-th
-    smallest of n uniform numbers, which is Beta(k, n - k + 1) distributed. So no sample has to be drawn, and
-    the percentiles of one round belong together.
+    The k-th smallest of n independent draws is the value at the k-th smallest of n uniform numbers, which is
+    Beta(k, n - k + 1) distributed: no sample has to be drawn.
 
     Args:
         shares: ascending, between 0 and 1.
@@ -105,23 +104,22 @@ STAGES = (
 )
 _MOMENTS = sorted({moment for _, start, end in STAGES for moment in (start, end)})
 _STATISTICS = ("p50", "p95", "p99", "jitter")
-# Fewer values than this have no interval worth printing.
+# Minimum number of values for an interval.
 MIN_VALUES = 20
-# Log stamps are cut to 1 us: a smaller difference is not seen by either log.
+# Log stamps are truncated to 1 us: a smaller difference is not visible.
 _RESOLUTION_NS = 1000
 _SEED = 20
 
 
 def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the launches whose call is known and did no set-up work, with their moments, in the order of the log.
+    """Return the launches of known calls without set-up work, with their times, in the order of the log.
 
     Args:
         tables: gives the table of a capture by its name.
-        setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
+        setup_calls: result of `list_setup_calls`; None = computed here.
 
-    Returns: kind (`graphs.name_kinds`), kernel_name, priority (of its queue, as the log prints it), and the columns
-        that `STAGES` names; doorbell_ns only where it is recorded; the errors of all of them
-        (`moment_errors.add_errors`).
+    Returns: kind (`name_kinds`), kernel_name, priority (of its queue, as the log prints it), and the columns
+        of `STAGES`; doorbell_ns only if it is recorded; their errors (`add_errors`).
     """
     calls = list_setup_calls(tables("events")) if setup_calls is None else setup_calls
     setup = calls.lazy().select(call_event="chain")
@@ -142,18 +140,18 @@ def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.D
 def compare_latency(first: pl.DataFrame, second: pl.DataFrame, confidence: float, rounds: int) -> pl.DataFrame:
     """Return one row per stage, kind and statistic that both sides have.
 
-    Where the queues of one side have several priorities, launches are compared priority by priority: another mix of
-    them is no other latency.
+    If the queues of one side have several priorities, launches are compared by priority: a different mix of priorities
+    is no difference of latency.
 
     Args:
-        first, second: what `read_steady` gave.
+        first, second: results of `read_steady`.
         confidence: chance that all intervals of the table together hold their true difference.
         rounds: bootstrap rounds.
 
     Returns: stage, kind (and priority), statistic (`p50`, `p95`, `p99`, `jitter` = P99 - P50), a_launches, b_launches,
-        a_ns, b_ns, difference_ns (B - A), low_ns and high_ns (its interval; null = so few launches do not bound it on
-        that side), clock_error_ns (how far the clocks of both sides may move the difference; the interval holds it;
-        null = unknown, and nothing is significant), percent, significant (null = so few launches cannot show it).
+        a_ns, b_ns, difference_ns (B - A), low_ns and high_ns (its interval; null = too few launches to bound it),
+        clock_error_ns (how far the clocks of both sides may move the difference, included in the interval; null =
+        unknown, and nothing is significant), percent, significant (null = too few launches).
     """
     pairs = list(_pairs(*_part_priorities(first, second)))
     wide = 1 - (1 - confidence) / max(1, len(pairs) * len(_STATISTICS))
@@ -169,23 +167,23 @@ _SCHEMA = {
 
 
 def _part_priorities(*sides: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return the launches with a `kind` of their own for each priority, of kinds that have several on one side."""
+    """Return the launches with one `kind` per priority, for kinds with several priorities on one side."""
     seen = [side.select(pl.col("kind").cast(pl.String), "priority").drop_nulls().unique() for side in sides]
     mixed = pl.concat([side.filter(pl.len().over("kind") > 1) for side in seen])["kind"].unique()
     if mixed.is_empty():
         return list(sides)
     known = pl.format("{}, log priority {}", "kind", "priority")
-    apart = pl.coalesce(known, pl.format("{}, log priority not known", "kind"))
+    apart = pl.coalesce(known, pl.format("{}, log priority unknown", "kind"))
     kind = pl.col("kind").cast(pl.String)
     return [side.with_columns(kind=pl.when(kind.is_in(mixed.implode())).then(apart).otherwise(kind)) for side in sides]
 
 
 def name_uncompared(first: pl.DataFrame, second: pl.DataFrame, latency: pl.DataFrame) -> str:
-    """Return how many launches of kinds that are compared are in no row; empty where all of them are in one.
+    """Return how many launches of the compared kinds are in no row; empty if there are none.
 
     Args:
-        first, second: what `read_steady` gave.
-        latency: what `compare_latency` gave for them.
+        first, second: results of `read_steady`.
+        latency: the result of `compare_latency`.
     """
     compared = pl.col("kind").is_in(latency["kind"].unique().implode())
     told: list[str] = []
@@ -199,12 +197,12 @@ def name_uncompared(first: pl.DataFrame, second: pl.DataFrame, latency: pl.DataF
         told += [f"{left:,} of {n:,} launches of {kind} of {side}" for kind, n, left in some.iter_rows()]
     if not told:
         return ""
-    return f"{', '.join(told)} are in no row, as the other side has too few or none of their log priority"
+    return f"{', '.join(told)} are in no row: the other side has too few of their log priority"
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Hold a stage of one kind of launches on both sides, and how far their clocks may move its difference."""
+    """Hold a stage of one kind of launches on both sides, and the clock error of its difference."""
 
     stage: str
     kind: str
@@ -233,10 +231,7 @@ def _pairs(first: pl.DataFrame, second: pl.DataFrame) -> Iterator[_Pair]:
 
 
 def _clock_error(start: str, end: str) -> pl.Expr:
-    """Return how far a stage may lie from the truth because its ends have two clocks.
-
-    The stamps of the log are one clock: their step is another matter (`RESOLUTION_NS`).
-    """
+    """Return the error of a stage with ends on two clocks; the stamps of the log are on one clock."""
     one_clock = start in LOG_MOMENTS and end in LOG_MOMENTS
     return pl.lit(0, dtype=pl.Int64) if one_clock else gap_error(start, end)
 
@@ -244,8 +239,7 @@ def _clock_error(start: str, end: str) -> pl.Expr:
 def _compare(pair: _Pair, confidence: float, rounds: int) -> Iterator[tuple[Any, ...]]:
     """Yield one row per statistic.
 
-    A clock that is off moves all launches alike, which no number of them shows: each percentile may be off by its
-    error, a jitter by that of both of its percentiles.
+    A clock error moves all launches alike: each percentile may be wrong by the error, a jitter by twice the error.
     """
     values = [_measure(side) for side in (pair.first, pair.second)]
     bounds = bound_difference(pair.first, pair.second, confidence, rounds)
@@ -265,11 +259,11 @@ def _compare(pair: _Pair, confidence: float, rounds: int) -> Iterator[tuple[Any,
 def bound_difference(
     first: Sample, second: Sample, confidence: float, rounds: int
 ) -> list[tuple[int | None, int | None]]:
-    """Return low and high end of the differences B - A of P50, P95, P99 and jitter; None = it may be any.
+    """Return low and high end of the differences B - A of P50, P95, P99 and jitter; None = no bound.
 
-    All of n values lie below a percentile with a chance of share^n, whatever they are drawn from. Where that is not
-    rare the percentile may be much larger than any value that was seen, which no bootstrap shows: B - A may then be
-    less than any number if A has so few, more if B has. So it is below a median where all lie above that.
+    All n values lie below a percentile with probability share^n. Unless that is rare the percentile may be larger than
+    all values, which a bootstrap cannot show: there is no low end if A has so few values, no high end if B has. For the
+    median the same holds in the other direction.
     """
     low, high = interval_of_difference(first, second, confidence, rounds)
     ends: list[tuple[int | None, int | None]] = []
@@ -283,23 +277,23 @@ def bound_difference(
 
 
 def reaches_percentile(sample: Sample, place: int, confidence: float) -> bool:
-    """Tell whether a sample has values enough that hardly ever all of them lie below a percentile.
+    """Tell whether a sample has so many values that they rarely all lie below a percentile.
 
     Args:
         sample: the values.
-        place: the place of the percentile in `QUANTILES`; one behind them is the jitter's.
-        confidence: how seldom that is.
+        place: index of the percentile in `QUANTILES`; len(QUANTILES) = the jitter.
+        confidence: one minus the probability of that.
     """
     return bool(QUANTILES[min(place, len(QUANTILES) - 1)] ** sample.effective <= (1 - confidence) / 2)
 
 
 def count_needed(place: int, confidence: float) -> int:
-    """Return how many values, independent of each other, bound a percentile (see `reaches_percentile`)."""
+    """Return how many independent values bound a percentile (see `reaches_percentile`)."""
     return math.ceil(math.log((1 - confidence) / 2) / math.log(QUANTILES[place]))
 
 
 def tell_bounds(low: int | None, high: int | None) -> str:
-    """Return in words between which ns a significant difference lies; None = it has no such end.
+    """Return the interval of a significant difference in words; None = no bound.
 
     >>> tell_bounds(2_000, 3_000), tell_bounds(2_000, None), tell_bounds(None, -2_000)
     ('difference between 2.00 us and 3.00 us', 'difference at least 2.00 us', 'difference at most -2.00 us')
@@ -311,13 +305,13 @@ def tell_bounds(low: int | None, high: int | None) -> str:
 
 
 def is_significant(difference: int, low: int | None, high: int | None) -> bool | None:
-    """Tell whether a difference is more than chance (its interval leaves out 0) and than the step of the stamps.
+    """Tell whether a difference is more than chance (0 is not in its interval) and more than the step of the stamps.
 
     Args:
         difference: B - A.
-        low, high: its interval; None = it has no such end.
+        low, high: its interval; None = no bound.
 
-    Returns: None where the end that would show it lacks.
+    Returns: None if the bound that would decide is missing.
     """
     if (low if difference > 0 else high) is None:
         return None
@@ -328,7 +322,7 @@ def is_significant(difference: int, low: int | None, high: int | None) -> bool |
 def interval_of_difference(
     first: Sample, second: Sample, confidence: float, rounds: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return low and high ends of the differences B - A of P50, P95, P99 and jitter; they hold the one measured."""
+    """Return low and high ends of the differences B - A of P50, P95, P99 and jitter, around the measured ones."""
     random = np.random.default_rng(_SEED)
     later = _statistics(resample(second, QUANTILES, rounds, random))
     earlier = _statistics(resample(first, QUANTILES, rounds, random))
@@ -337,13 +331,13 @@ def interval_of_difference(
     if min(first.effective, second.effective) < MIN_VALUES:
         below, above = _bound_jitter(first), _bound_jitter(second)
         low[-1], high[-1] = above[0] - below[1], above[1] - below[0]
-    # Of a few values, or of lopsided ones, the bootstrap misses even the difference that was measured.
+    # For few or skewed values the bootstrap may not contain the measured difference.
     measured = _measure(second) - _measure(first)
     return np.minimum(low, measured), np.maximum(high, measured)
 
 
 def _bound_jitter(sample: Sample) -> tuple[int, int]:
-    """Return what a jitter may be where launches are so alike that they are worth a few: P99 falls on P50 then."""
+    """Return the bounds of a jitter with few independent launches, for which P99 equals P50."""
     return 0, int(sample.ordered[-1] - sample.ordered[0])
 
 

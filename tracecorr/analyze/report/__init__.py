@@ -12,7 +12,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.losses import count_at_least
 from tracecorr.analyze.queues import count_doubled
-from tracecorr.analyze.report.parts import Report, Section
+from tracecorr.analyze.report.answers import Report, Section
 from tracecorr.analyze.report.questions import answer_questions, explain_failures
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.run_facts import describe_run
@@ -43,23 +43,17 @@ def summarize_capture(
     Raises:
         InputError: there is no such claim.
     """
-    files = tables("files").select(pl.col("source").cast(pl.String)).collect()
-    sources = set(files["source"].drop_nulls())
     evidence = Evidence(tables, thresholds, info, nodes)
-    sections = tuple(list_sections(evidence, sources))
+    sections = tuple(list_sections(evidence))
     verdicts = tuple(judge_capture(evidence, names=claims))
     answers = (*explain_failures(evidence), *answer_questions(evidence, verdicts))
-    rows = {table: int(collect(tables(table).select(pl.len())).item()) for table in ("kernels", "drm_jobs")}
-    rows |= {"kernels_dispatched": _count_dispatched(tables), "packets": count_packets(tables("launches"))}
-    rows["doorbell_stores"] = evidence.layers.get("doorbell", 0)
-    summary = _summarize(sources, {s.key: s.frame for s in sections}, rows)
-    summary |= {"trace_covers": list(list_partial(evidence)), "killed": evidence.info.get("state") == "killed"}
+    summary = _summarize(evidence, {s.key: s.frame for s in sections})
     ledger = tables("ledger").collect()
     return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {}, read=count_read(ledger))))
 
 
 def _count_dispatched(tables: Tables) -> int:
-    """Return how many kernels were dispatched; the nodes of a dataset have a row each for the same one."""
+    """Return how many kernels were dispatched; nodes of a dataset have a row each for the same kernel."""
     dispatched = tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").select("kernel")
     named = (
         tables("kernels").join(dispatched, on="kernel", how="semi").select(pl.coalesce("name", "display").n_unique())
@@ -67,7 +61,12 @@ def _count_dispatched(tables: Tables) -> int:
     return int(collect(named).item())
 
 
-def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping[str, int]) -> dict[str, Any]:
+def _count_rows(table: pl.LazyFrame) -> int:
+    return int(collect(table.select(pl.len())).item())
+
+
+def _summarize(evidence: Evidence, frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
+    tables, sources = evidence.tables, evidence.sources
     packets, clocks = frames["launches"], frames["clocks"]
     errors = frames["time_errors"]
     return {
@@ -78,15 +77,15 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "queues": frames["queues"].height,
         "queues_doubled": count_doubled(frames["queues"]),
         "streams": frames["streams"].height,
-        "kernels": rows["kernels_dispatched"],
-        "kernels_named": rows["kernels"],
+        "kernels": _count_dispatched(tables),
+        "kernels_named": _count_rows(tables("kernels")),
         "launches_named": _total(frames["kernels"], "named"),
-        "drm_jobs": rows["drm_jobs"],
+        "drm_jobs": _count_rows(tables("drm_jobs")),
         "rocprof": _count_domains(frames["rocprof"]) if "rocprof" in sources else None,
         "dispatches": _total(packets.filter(pl.col("kind") == "dispatch"), "packets"),
         "packets_and_copies": _total(packets, "packets"),
-        "packets": rows["packets"],
-        "doorbell_stores": rows["doorbell_stores"],
+        "packets": count_packets(tables("launches")),
+        "doorbell_stores": evidence.layers.get("doorbell", 0),
         "doorbells_recorded": _total(packets, "doorbell_recorded"),
         "doorbells_inferred": _total(packets, "doorbell_inferred"),
         **_summarize_clocks(clocks),
@@ -98,6 +97,8 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "losses_untold": _total(frames["losses"], "untold"),
         "losses_at_least": count_at_least(frames["losses"]),
         "trace_losses": _total(frames["losses"].filter(pl.col("source") == "ftrace"), "spans"),
+        "trace_covers": list(list_partial(evidence)),
+        "killed": evidence.info.get("state") == "killed",
     }
 
 
@@ -121,7 +122,7 @@ def _summarize_clocks(clocks: pl.DataFrame) -> dict[str, Any]:
 
 
 def _name_widest(clocks: pl.DataFrame) -> str | None:
-    """Return the clock with the widest bounds; None where all are exact."""
+    """Return the clock with the widest bounds; None if all are exact."""
     wide = clocks.filter(pl.col("error_ns") > 0).sort("error_ns")
     return str(wide["source"][-1]) if wide.height else None
 

@@ -1,4 +1,4 @@
-"""A report or a comparison as one HTML file that needs nothing else: tables, plots, and the script that draws them."""
+"""A report or a comparison as one self-contained HTML file: tables, plots, and the script that draws them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from plotly.offline import get_plotlyjs
 
 from tracecorr.analyze.compare import Comparison
 from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.report.answers import Report, Section
 from tracecorr.analyze.report.markdown import describe_summary
-from tracecorr.analyze.report.parts import Report, Section
 from tracecorr.analyze.values import plain_rows, render_heading, render_value
 from tracecorr.analyze.verdicts import Verdict
 
@@ -56,7 +56,7 @@ def render_comparison_html(comparison: Comparison, figures: Mapping[str, go.Figu
 
 
 def draw_report_figures(tables: Tables) -> dict[str, go.Figure]:
-    """Return the charts of a report, those without any data left out."""
+    """Return the charts of a report that have data."""
     from tracecorr.analyze import figures
 
     drawn = {
@@ -71,7 +71,7 @@ def draw_report_figures(tables: Tables) -> dict[str, go.Figure]:
 
 
 def draw_comparison_figures(first: Tables, second: Tables) -> dict[str, go.Figure]:
-    """Return the charts of a comparison, those without any data left out."""
+    """Return the charts of a comparison that have data."""
     from tracecorr.analyze import figures
 
     drawn = {
@@ -120,7 +120,7 @@ def _section(section: Section) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return the report's own words, which are Markdown: a name between back quotes is code."""
+    """Return text of the report as HTML: a name between back quotes is code."""
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(escape(text).split("`")))
 
 

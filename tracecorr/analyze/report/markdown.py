@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.compare import Comparison
-from tracecorr.analyze.report.parts import Report, Section
+from tracecorr.analyze.report.answers import Report, Section
 from tracecorr.analyze.values import count_of, plain_rows, render_heading, render_ns, render_value
 from tracecorr.analyze.verdicts import Verdict
 from tracecorr.analyze.verdicts.model import Finding
@@ -18,7 +18,7 @@ _MAX_ROWS = 40
 _MAX_TEXT = 80
 # The worst error is named apart from the usual one where it is so many times larger.
 _MUCH, _STEP_NS = 10, 1_000
-# Domain of rocprof -> how many of its rows are called.
+# Domain of rocprof -> what its rows are called.
 _PROFILED = {
     "KERNEL_DISPATCH": ("kernel dispatches", "kernel dispatch"),
     "MEMORY_COPY": ("copies", "copy"),
@@ -43,7 +43,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def render_experiment(name: str, finding: Finding, sections: Iterable[Section], notices: Iterable[str] = ()) -> str:
-    """Return the report of an experiment: what must be known first, its verdict, then the tables."""
+    """Return the report of an experiment: warnings, its verdict, then the tables."""
     head = [f"# {name}\n", *(f"**Not together:** {notice}\n" for notice in notices)]
     head.append(f"**{finding.outcome}** the high one keeps its latency: {finding.reason}")
     if finding.remedy:
@@ -57,12 +57,12 @@ def render_summary(report: Report) -> str:
 
 
 def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS, max_text: int | None = _MAX_TEXT) -> str:
-    """Return a frame as a Markdown table, with units; columns without any value are left out.
+    """Return a frame as a Markdown table, with units; empty columns are left out.
 
     Args:
         frame: the table.
-        max_rows: more are counted and not shown.
-        max_text: longer texts are cut; None = none is.
+        max_rows: further rows are counted, not shown.
+        max_text: longer texts are shortened; None = never.
     """
     shown = [c for c in frame.columns if frame[c].null_count() < frame.height]
     lines = [_row(render_heading(c) for c in shown), _row("---" for _ in shown)]
@@ -93,7 +93,7 @@ def describe_summary(report: Report) -> Iterator[str]:
     internal = f" (and {s['hip_internal']} internal functions)" if s["hip_internal"] else ""
     calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
     streams = count_of(s["streams"], "stream") if log else "streams not recorded"
-    none = "no ioctl in what could be read of the trace" if s["trace_losses"] else "no ioctl in the trace"
+    none = "no ioctl in the readable part of the trace" if s["trace_losses"] else "no ioctl in the trace"
     seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else none
     seen += " in the time of the kernel trace" if s["ioctls"] and s["trace_covers"] else ""
     ioctls = seen if trace else "ioctls not recorded"
@@ -117,8 +117,8 @@ def _loss_text(summary: dict[str, Any]) -> str:
     told = _told_losses(summary)
     if not summary["killed"]:
         return told
-    unsaid = "what the killed capture had not stored, which nobody counted"
-    return unsaid if told == "0" else f"{told}, and {unsaid}"
+    unstored = "an unknown number that the killed capture had not stored"
+    return unstored if told == "0" else f"{told}, and {unstored}"
 
 
 def _told_losses(summary: dict[str, Any]) -> str:
@@ -132,10 +132,10 @@ def _told_losses(summary: dict[str, Any]) -> str:
 def _doorbell_text(summary: dict[str, Any], log: bool) -> str:
     stores = summary["doorbell_stores"]
     if summary["packets"]:
-        # Packets of a graph launch share one.
+        # Packets of a graph launch share a store.
         shared = f" (by {count_of(stores, 'store')})" if stores < summary["doorbells_recorded"] else ""
         return f"{summary['doorbells_recorded']} recorded{shared}, {summary['doorbells_inferred']} inferred"
-    told = f"{count_of(stores, 'store')} recorded; whose is unknown" if stores else "none known"
+    told = f"{count_of(stores, 'store')} recorded, of unknown packets" if stores else "none known"
     return f"{told}: no packet is in the log" if log else f"{told}: there is no HIP log"
 
 
@@ -153,25 +153,25 @@ def _dispatch_text(summary: dict[str, Any]) -> str:
 
 
 def _profile_text(calls: Mapping[str, int]) -> str:
-    """Return what a profiler recorded, from the number of rows of each of its domains."""
+    """Return what a profiler recorded: the number of rows by domain."""
     told = [count_of(calls[domain], *noun) for domain, noun in _PROFILED.items() if domain in calls]
     rest = sum(n for domain, n in calls.items() if domain not in _PROFILED)
     told += [count_of(rest, "other row")] if rest else []
-    return ", ".join(told) or "no row with times (sums are not events); What became of the bytes says more"
+    return ", ".join(told) or "no row with times (sums are not events); see What became of the bytes"
 
 
 def _clock_text(summary: dict[str, Any]) -> str:
     alone = summary.get("nodes_of_one_clock") or []
     if not alone or summary["clocks"] == 1:
         return _alignment_text(summary)
-    return f"{_alignment_text(summary)}; on {', '.join(alone)} there is only one clock, nothing to align"
+    return f"{_alignment_text(summary)}; on {', '.join(alone)} there is only one clock"
 
 
 def _alignment_text(summary: dict[str, Any]) -> str:
     if summary["unaligned"] and summary["clocks"] == 1:
-        return "only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"
+        return "only one, nothing to align; times are those of this clock, not of CLOCK_MONOTONIC"
     if summary["unaligned"]:
-        return f"UNALIGNED: {', '.join(summary['unaligned'])}; nothing of it was linked by time"
+        return f"UNALIGNED: {', '.join(summary['unaligned'])}; none of its events is linked by time"
     error, unknown = summary["time_error_ns"], summary["time_error_unknown"]
     if error is None:
         return f"the error of {count_of(unknown, 'event')} is unknown" if unknown else "no event has a time"
@@ -181,7 +181,7 @@ def _alignment_text(summary: dict[str, Any]) -> str:
 
 
 def _error_text(summary: dict[str, Any]) -> str:
-    """Return how well the starts of events are known: of most, and of the worst where that differs much."""
+    """Return the error of the starts of events: of most, and of the worst if that is much larger."""
     worst, usual = summary["time_error_ns"], summary["time_error_p50_ns"]
     every = "every other event" if summary["time_error_unknown"] else "every event"
     if worst == 0:

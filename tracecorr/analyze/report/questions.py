@@ -17,7 +17,7 @@ from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.owners import node_of
 from tracecorr.analyze.queue_creation import list_doorbell_pages
 from tracecorr.analyze.queues import count_doubled, count_streams_at_once, explain_doubled, summarize_queues
-from tracecorr.analyze.report.parts import Answer
+from tracecorr.analyze.report.answers import Answer
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED, RECORDED
@@ -175,7 +175,7 @@ _KERNELS = "dispatch"  # the kind of packets that start a kernel, but for those 
 _TOLD = {"pid": "process", "tid": "tid", "gpu": "gpu"}
 _NAMED = (("gpus", "gpu", "gpu_id"), ("streams", "stream", "handle"))
 _NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
-# Functions of the driver, and rows of its SMI events.
+# Functions of the driver, and its SMI events.
 _EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTION$"
 
 
@@ -213,7 +213,7 @@ def _name_makers(evidence: Evidence) -> pl.DataFrame:
 
 
 def _name_node(evidence: Evidence) -> pl.Expr:
-    """Return the node of a queue, in words; null where all are of one."""
+    """Return the node of a queue, in words; null if all are of one."""
     nodes = evidence.info.get("nodes") or []
     return pl.format("node {}", node_of("queue", nodes if len(nodes) > 1 else [], "queues"))
 

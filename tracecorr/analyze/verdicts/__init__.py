@@ -9,17 +9,8 @@ from typing import Any, NamedTuple
 from tracecorr.analyze.evidence import Evidence, Thresholds
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.values import count_of
-from tracecorr.analyze.verdicts.creation import (
-    KFD_CREATE_UNDER_1MS,
-    MQD_OPS_PER_QUEUE,
-    QUEUE_CREATION_COMPLETE,
-    ROCR_CREATE_TIME,
-)
-from tracecorr.analyze.verdicts.doorbells import COMPUTE_USES_DOORBELL, DOORBELL_PER_PACKET, PACKET_SEQUENCE_COMPLETE
-from tracecorr.analyze.verdicts.engines import COPIES_USE_USER_SDMA, NO_KCQ_USE
+from tracecorr.analyze.verdicts import copies, creation, doorbells, scheduling, trust
 from tracecorr.analyze.verdicts.model import MAX_EVENTS, RECORD_WHOLE, Claim, Finding, Outcome, Verdict
-from tracecorr.analyze.verdicts.scheduling import HQD_QUANTUM, PRIORITY_REACHES_HARDWARE, QUEUE_BACKLOG, SCHEDULER_MODE
-from tracecorr.analyze.verdicts.trust import CAUSALITY, CLOCK_ALIGNED, NOTHING_LOST
 from tracecorr.model.errors import InputError
 
 # How many reasons are told, and how many nodes are named with each.
@@ -29,12 +20,12 @@ _LARGEST = frozenset({"peak_packets", "ring_packets", "different_quanta"})
 
 
 class _NodeFinding(NamedTuple):
-    """Hold what was found on one node.
+    """Hold the finding of one node of a dataset.
 
     Args:
         node: its name.
-        finding: what its own tables say.
-        is_judged: it counts: False where the claim is about nothing that this node has.
+        finding: the finding on its own tables.
+        is_judged: whether it counts; False if the node has nothing that the claim is about.
     """
 
     node: str
@@ -43,9 +34,9 @@ class _NodeFinding(NamedTuple):
 
 
 def _join_findings(found: Sequence[_NodeFinding]) -> Finding:
-    """Return what the nodes of a dataset show: FAIL where one fails, else UNKNOWN where one does not know, else PASS.
+    """Return the finding of a dataset: FAIL if one node is FAIL, else UNKNOWN if one is UNKNOWN, else PASS.
 
-    Nodes that the claim is not about are left out; where all of them are, it is UNKNOWN.
+    Nodes that the claim is not about do not count; without any other node it is UNKNOWN.
     """
     judged = [one for one in found if one.is_judged]
     there = {one.finding.outcome for one in judged}
@@ -61,7 +52,7 @@ def _join_findings(found: Sequence[_NodeFinding]) -> Finding:
 
 
 def _tell(found: Sequence[_NodeFinding], text_of: Callable[[Finding], str]) -> str:
-    """Return a text of each node behind its name, equal ones once."""
+    """Return a text of each node after its name, equal texts once."""
     nodes: dict[str, list[str]] = {}
     for one in found:
         nodes.setdefault(text_of(one.finding), []).append(one.node)
@@ -77,7 +68,7 @@ def _name(nodes: list[str]) -> str:
 
 
 def _count(found: Sequence[_NodeFinding], counted: Sequence[_NodeFinding]) -> dict[str, int]:
-    """Return the counts of all nodes together, and on how many of them the claim was found what."""
+    """Return the counts of all nodes together, and the number of nodes by outcome."""
     counts: dict[str, int] = {}
     for one in counted:
         for name, count in one.finding.counts.items():
@@ -95,25 +86,14 @@ def _count(found: Sequence[_NodeFinding], counted: Sequence[_NodeFinding]) -> di
 __all__ = ["CLAIMS", "Outcome", "Thresholds", "Verdict", "judge_capture"]
 
 CLAIMS: tuple[Claim, ...] = (
-    NOTHING_LOST,
-    CLOCK_ALIGNED,
-    CAUSALITY,
-    COMPUTE_USES_DOORBELL,
-    DOORBELL_PER_PACKET,
-    PACKET_SEQUENCE_COMPLETE,
-    COPIES_USE_USER_SDMA,
-    NO_KCQ_USE,
-    QUEUE_CREATION_COMPLETE,
-    KFD_CREATE_UNDER_1MS,
-    ROCR_CREATE_TIME,
-    MQD_OPS_PER_QUEUE,
-    SCHEDULER_MODE,
-    PRIORITY_REACHES_HARDWARE,
-    QUEUE_BACKLOG,
-    HQD_QUANTUM,
+    *trust.CLAIMS,
+    *doorbells.CLAIMS,
+    *copies.CLAIMS,
+    *creation.CLAIMS,
+    *scheduling.CLAIMS,
 )
 
-# What helps where a source lost records.
+# Source -> what to do if it lost records.
 _WHOLE = {
     "amd_log": "record a whole HIP log: each process into a file of its own (AMD_LOG_LEVEL_FILE), nothing cut off",
     "ftrace": RECORD_WHOLE,
@@ -131,11 +111,11 @@ def judge_capture(
     """Return the verdict on every claim, in the order of `CLAIMS`.
 
     Args:
-        tables: gives the table of a capture by its name; or evidence that is there already.
-        thresholds: limits to judge by; the defaults where None.
+        tables: gives the table of a capture by its name; or the evidence, if it exists already.
+        thresholds: limits to judge by; None = the defaults.
         info: contents of capture.json, which names the events that were armed.
-        names: names of the claims wanted; all when empty.
-        nodes: of a dataset, what gives the tables of each node: each of them is judged by its own.
+        names: names of the claims; empty = all.
+        nodes: of a dataset: node -> what gives its tables; each node is judged separately.
 
     Raises:
         InputError: there is no claim of such a name.
@@ -162,12 +142,12 @@ def _judge_node(claim: Claim, node: str, part: Evidence) -> _NodeFinding:
 def _look(claim: Claim, evidence: Evidence) -> Finding:
     finding = claim.judge(evidence)
     decided = finding.outcome is not Outcome.UNKNOWN
-    # What rests on something not being there, or on all of it being there, is open when records were lost.
+    # If records were lost, a claim that needs all records, or the absence of some, is open.
     doubtful = decided and (finding.by_absence or finding.outcome is Outcome.PASS)
     lossy = {source: evidence.losses_of(source) for source in claim.rests_on} if doubtful else {}
     if lost := sum(lossy.values()):
         said = f"records were lost in {count_of(lost, 'place')} while the program ran"
-        said += f"; without that: {finding.outcome}, {finding.reason}"
+        said += f"; apart from that: {finding.outcome}, {finding.reason}"
         remedy = "; ".join(_WHOLE[source] for source, places in lossy.items() if places)
         counts = {**finding.counts, "loss_places": lost}
         finding = replace(finding, outcome=Outcome.UNKNOWN, reason=said, remedy=remedy, counts=counts)

@@ -8,7 +8,7 @@ from tracecorr.analyze.clocks import find_step_ns, find_untimed
 from tracecorr.analyze.evidence import Evidence, Excuse, find_excuse
 from tracecorr.analyze.queue_creation import summarize_mqd_operations
 from tracecorr.analyze.values import count_of, render_ns
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_queues, passed, unknown
+from tracecorr.analyze.verdicts.model import Finding, claim, failed, has_queues, passed, unknown
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # (step, its column in the queue creation summary, layer, words in a probe that would record it)
@@ -22,8 +22,13 @@ _STEPS = (
 _GPU = "capture with a probe on kfd_ioctl_create_queue that reads the GPU (gpu=+36($arg3):x32)"
 
 
-def _judge_queue_creation_complete(evidence: Evidence) -> Finding:
-    """Follow each Created line of the log down; a queue that is shared was created once, by its first stream."""
+@claim(
+    "queue_creation_complete",
+    "each queue of the log is seen from its HIP call through ioctl, driver function and MQD to its doorbell mapping",
+    rests_on=("ftrace", "amd_log"),
+)
+def _queue_creation_complete(evidence: Evidence) -> Finding:
+    """Follow each Created line down to the doorbell mapping; a shared queue was created once, by its first stream."""
     made = evidence.queue_creation.filter(pl.col("created_line_event").is_not_null())
     counts = {"queues": made.height} | {
         f"with_{step.replace(' ', '_')}": made[column].drop_nulls().len() for step, column, _, _ in _STEPS
@@ -39,20 +44,20 @@ def _judge_queue_creation_complete(evidence: Evidence) -> Finding:
             refused["create_ioctl_event"],
         )  # fmt: skip
     for step, column, layer, words_of_probe in _STEPS:
-        lacking = made.filter(pl.col(column).is_null())
-        if lacking.is_empty():
+        missing = made.filter(pl.col(column).is_null())
+        if missing.is_empty():
             continue
         if not evidence.saw(layer, *words_of_probe):
             return unknown(f"no {step} of a queue creation is recorded", f"capture with {words_of_probe[0]}", counts)
-        return _lacking(evidence, made, lacking, step, counts)
+        return _missing(evidence, made, missing, step, counts)
     return passed(
-        f"all {made.height} queues are known from the call to the MQD and the doorbell mapping", counts,
+        f"all {made.height} queues are recorded from the call to the MQD and the doorbell mapping", counts,
         made["create_ioctl_event"],
     )  # fmt: skip
 
 
-def _lacking(
-    evidence: Evidence, made: pl.DataFrame, lacking: pl.DataFrame, step: str, counts: dict[str, int]
+def _missing(
+    evidence: Evidence, made: pl.DataFrame, missing: pl.DataFrame, step: str, counts: dict[str, int]
 ) -> Finding:
     if step == "ioctl" and not evidence.trace_aligned:
         return unknown(
@@ -60,35 +65,35 @@ def _lacking(
         )
     excuses = _list_excuses(evidence)
     if step == "doorbell mapping":
-        unknown_gpu = lacking.filter(pl.col("gpu_unknown").fill_null(value=False)).select("queue")
-        excuses += (Excuse("which GPU the other queues are on is not recorded", _GPU, unknown_gpu),)
-    excuse, left = find_excuse(lacking, excuses)
+        unknown_gpu = missing.filter(pl.col("gpu_unknown").fill_null(value=False)).select("queue")
+        excuses += (Excuse("the GPU of the other queues is not recorded", _GPU, unknown_gpu),)
+    excuse, left = find_excuse(missing, excuses)
     if excuse is not None:
-        return unknown(excuse.reason, excuse.remedy, counts, lacking["created_line_event"])
+        return unknown(excuse.reason, excuse.remedy, counts, missing["created_line_event"])
     reason = f"{left.height} of {made.height} queues have no {step} in the trace"
     return failed(reason, counts, left["created_line_event"], by_absence=True)
 
 
 def _list_excuses(evidence: Evidence) -> tuple[Excuse, ...]:
-    """Return of which processes or queues a trace cannot show how a queue was made."""
+    """Return why, and for which processes or queues, a trace cannot show the creation."""
     nameless = "the log names no process: its queues cannot be joined to the trace"
     early = evidence.early_queues.select("queue")
     return (
         Excuse(nameless, "record the HIP log with AMD_LOG_LEVEL=5", evidence.nameless),
         Excuse("no kernel trace shows the other processes", "record their kernel trace, too", evidence.only_logged),
-        Excuse("the other queues were made before the kernel trace began", "start the trace before the program", early),
+        Excuse(
+            "the other queues were created before the kernel trace began", "start the trace before the program", early
+        ),
     )
 
 
-QUEUE_CREATION_COMPLETE = Claim(
-    "queue_creation_complete",
-    "each queue of the log is seen from its HIP call through ioctl, driver function and MQD to its doorbell mapping",
-    ("ftrace", "amd_log"),
-    _judge_queue_creation_complete,
+@claim(
+    "kfd_create_under_1ms",
+    "the driver makes a queue within the limit (CREATE_QUEUE ioctl, `kfd_create_ns`, default 1 ms)",
+    rests_on=("ftrace",),
+    concerns=has_queues,
 )
-
-
-def _judge_kfd_create_under_1ms(evidence: Evidence) -> Finding:
+def _kfd_create_under_1ms(evidence: Evidence) -> Finding:
     """Compare the duration of each successful CREATE_QUEUE ioctl with the threshold."""
     limit = evidence.thresholds.kfd_create_ns
     ioctls = evidence.of_layer("ioctl", CREATE_QUEUE)
@@ -109,7 +114,7 @@ def _judge_kfd_create_under_1ms(evidence: Evidence) -> Finding:
         why = f"durations are known to {render_ns(step)} only, by the clock of the trace"
         return unknown(f"{said}; {why}", "record with trace_clock mono", counts, good["event"])
     if unseen:
-        told = f"of {unseen} more the trace does not show how long they took, or that they succeeded"
+        told = f"for {unseen} more the trace does not show the duration, or the success"
         return unknown(f"{said}; {told}", "record until the program ends", counts, ioctls["event"])
     return passed(said, counts, good["event"])
 
@@ -120,28 +125,24 @@ def _say_nothing_timed(evidence: Evidence, ioctls: pl.DataFrame, made: pl.DataFr
         return unknown("no CREATE_QUEUE ioctl is recorded", remedy, counts)
     if made.height:
         untimed = ", ".join(find_untimed(evidence.tables("clock_map")))
-        why = f": {untimed} counts steps that are no nanoseconds" if untimed else ""
-        said = f"the trace does not show how long the {made.height} that succeeded took{why}"
+        why = f": {untimed} does not count nanoseconds" if untimed else ""
+        said = f"the trace does not show the duration of the {made.height} successful ones{why}"
         return unknown(said, "record with trace_clock mono and larger buffers", counts, made["event"])
     refused = ioctls["result"].drop_nulls().unique().sort().to_list()
     if not refused and ioctls["dur_ns"].count():
         what = count_of(ioctls.height, "CREATE_QUEUE ioctls", "CREATE_QUEUE ioctl")
         remedy = "record the ioctl system calls, or probe what kfd_ioctl returns"
-        return unknown(f"what the {what} returned is not known", remedy, counts, ioctls["event"])
-    why = f"no CREATE_QUEUE is known to have succeeded ({', '.join(refused) or 'none of them is seen to return'})"
-    return unknown(why, "run it where the driver makes the queues", counts, ioctls["event"])
+        return unknown(f"the result of the {what} is unknown", remedy, counts, ioctls["event"])
+    why = f"no CREATE_QUEUE is known to have succeeded ({', '.join(refused) or 'no return is recorded'})"
+    return unknown(why, "run it where the driver creates the queues", counts, ioctls["event"])
 
 
-KFD_CREATE_UNDER_1MS = Claim(
-    "kfd_create_under_1ms",
-    "the driver makes a queue within the limit (CREATE_QUEUE ioctl, `kfd_create_ns`, default 1 ms)",
-    ("ftrace",),
-    _judge_kfd_create_under_1ms,
-    has_queues,
+@claim(
+    "rocr_create_time",
+    "the runtime makes a queue within the limit (`Number of allocated` to `Created`, `rocr_create_ns`, default 10 ms)",
+    rests_on=("amd_log",),
 )
-
-
-def _judge_rocr_create_time(evidence: Evidence) -> Finding:
+def _rocr_create_time(evidence: Evidence) -> Finding:
     """Compare the time between the two log lines of each creation with the threshold."""
     limit = evidence.thresholds.rocr_create_ns
     made = evidence.queue_creation.drop_nulls("rocr_ns")
@@ -160,32 +161,30 @@ def _judge_rocr_create_time(evidence: Evidence) -> Finding:
 
 
 def _describe_driver(made: pl.DataFrame) -> str:
-    """Return what is surely known of the driver's part: of the longest one all ioctls, else the one that makes it."""
+    """Return the driver's part of the longest creation: all its ioctls, else the longest CREATE_QUEUE."""
     longest = made.sort("rocr_ns").row(-1, named=True)
     if longest["rocr_in_ioctls_ns"]:
         ioctls = count_of(longest["rocr_ioctls"], "ioctls", "ioctl")
-        return f"; {ioctls} of its thread that surely lie in it took {render_ns(longest['rocr_in_ioctls_ns'])} in total"
+        return f"; {ioctls} of its thread certainly inside took {render_ns(longest['rocr_in_ioctls_ns'])} in total"
     kernel = made["ioctl_ns"].drop_nulls().sort()
     return f"; the longest CREATE_QUEUE ioctl took {render_ns(int(kernel[-1]))}" if kernel.len() else ""
-
-
-ROCR_CREATE_TIME = Claim(
-    "rocr_create_time",
-    "the runtime makes a queue within the limit (`Number of allocated` to `Created`, `rocr_create_ns`, default 10 ms)",
-    ("amd_log",),
-    _judge_rocr_create_time,
-)
 
 
 _PROBES = "capture with probes on the MQD functions (init_mqd*, update_mqd*)"
 _ONE_TRACE = "record the MQD functions and the ioctls of their threads in one trace"
 
 
-def _judge_mqd_ops_per_queue(evidence: Evidence) -> Finding:
-    """Expect one initialisation for each CREATE_QUEUE that succeeded; updates and restores are counted by cause."""
+@claim(
+    "mqd_ops_per_queue",
+    "each created queue has exactly one MQD initialisation; updates and restores have their own causes",
+    rests_on=("ftrace",),
+    concerns=has_queues,
+)
+def _mqd_ops_per_queue(evidence: Evidence) -> Finding:
+    """Expect one initialisation for each successful CREATE_QUEUE; other operations are counted by cause."""
     if not evidence.layers.get("mqd"):
         if evidence.saw("mqd", "init_mqd"):
-            return unknown("the MQD probes were armed, but no MQD operation was seen", "use a machine with a GPU")
+            return unknown("the MQD probes were armed, but no MQD operation was recorded", "use a machine with a GPU")
         return unknown("no MQD operation is recorded", _PROBES)
     operations = summarize_mqd_operations(evidence.kernel_events)
     created = evidence.of_layer("ioctl", CREATE_QUEUE).filter(pl.col("result") == "0")
@@ -204,21 +203,15 @@ def _judge_mqd_ops_per_queue(evidence: Evidence) -> Finding:
     if created.is_empty():
         return unknown("no CREATE_QUEUE succeeded in the trace", "start the capture before the program", counts)
     if not (operations["operation"] == "init").any() and not any("init_mqd" in name for name in evidence.armed):
-        return unknown("no initialisation of an MQD is recorded, other operations are", _PROBES, counts)
+        return unknown("other MQD operations are recorded, but no initialisation", _PROBES, counts)
     if initialised.is_empty() and not operations["ioctl"].drop_nulls().len():
-        return unknown("nothing tells which ioctls the MQD operations were done in", _ONE_TRACE, counts)
+        return unknown("no record shows the ioctls of the MQD operations", _ONE_TRACE, counts)
     if wrong.height:
         return failed(
-            f"{wrong.height} of {created.height} created queues have not exactly one MQD initialisation", counts,
+            f"{wrong.height} of {created.height} created queues do not have exactly one MQD initialisation", counts,
             wrong["event"], by_absence=True,
         )  # fmt: skip
     return passed(f"each of {created.height} created queues has one MQD initialisation", counts, initialised["event"])
 
 
-MQD_OPS_PER_QUEUE = Claim(
-    "mqd_ops_per_queue",
-    "each created queue has exactly one MQD initialisation; updates and restores have their own causes",
-    ("ftrace",),
-    _judge_mqd_ops_per_queue,
-    has_queues,
-)
+CLAIMS = (_queue_creation_complete, _kfd_create_under_1ms, _rocr_create_time, _mqd_ops_per_queue)

@@ -10,14 +10,14 @@ import polars as pl
 from tracecorr.analyze.evidence import Evidence, because
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import count_of, render_ns
-from tracecorr.analyze.verdicts.model import EARLIER, RECORD_WHOLE, Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import EARLIER, RECORD_WHOLE, Finding, claim, failed, passed, unknown
 from tracecorr.model.kinds import DERIVED, RECORDED
 from tracecorr.store.recording import list_late, measure_lateness, rings_doorbells
 
 _BEFORE, _AFTER, _LATE, _LOST, _OPEN = (
     "before_the_trace", "after_the_trace", "before_the_probe", "in_lost_records", "without_known_cause",
 )  # fmt: skip
-# How the reason begins for which a recording began late or ended early -> what helps.
+# First words of the reason why a recording began late or ended early -> remedy.
 _SINCE = {
     "--delay": "capture with a shorter --delay, or none",
     "--start-on-signal": "send SIGUSR1 earlier, or capture without --start-on-signal",
@@ -31,13 +31,13 @@ _UNTIL = {
     "only": "make room on the disk where the capture lands, and capture again",
     "": "let the kernel trace last as long as the program",
 }
-_ASK_EACH = "the column unlinked_reason of `launches` says why for each; start the probe before the program"
+_ASK_EACH = "the column unlinked_reason of `launches` gives the reason for each; start the probe before the program"
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _TIMES = ("event", "process", "doorbell_lo_ns", "doorbell_hi_ns")
 
 
 class _Unrecorded(NamedTuple):
-    """Hold how many packets have no recorded store for which cause, in words the largest first, and its remedy."""
+    """Hold how many packets have no recorded store by cause, in words (largest first), and the remedy for that."""
 
     counts: dict[str, int]
     reason: str
@@ -45,11 +45,11 @@ class _Unrecorded(NamedTuple):
 
 
 def _explain_unrecorded(evidence: Evidence, is_bare: pl.Expr) -> _Unrecorded | None:
-    """Return why packets have no recorded doorbell; None where all have one, or there was no probe for doorbells.
+    """Return why packets have no recorded doorbell; None if all have one, or if doorbells were not probed.
 
     Args:
         evidence: the tables of a capture.
-        is_bare: which rows of `launches` have none.
+        is_bare: selects the rows of `launches` without one.
     """
     if not _was_probed(evidence):
         return None
@@ -68,7 +68,7 @@ def _was_probed(evidence: Evidence) -> bool:
 
 
 def _name_causes(evidence: Evidence, packets: pl.LazyFrame) -> pl.LazyFrame:
-    """Return `packets` with the cause of each: the first of those that its interval leaves no doubt about."""
+    """Return event and cause of each packet: the first cause that holds for its whole doorbell interval."""
     low, high = pl.col("doorbell_lo_ns"), pl.col("doorbell_hi_ns")
     span = evidence.coverage
     began, ended = (span.trace_from_ns, span.trace_to_ns) if span else (None, None)
@@ -84,9 +84,9 @@ def _name_causes(evidence: Evidence, packets: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _probe_times(evidence: Evidence) -> pl.DataFrame:
-    """Return for each process the moment up to which its doorbells were surely not probed: process, probe_ns.
+    """Return process, probe_ns: the time until which the doorbells of a process were certainly not probed.
 
-    A library is probed once, when the first process maps it: of another process it is not known which one it uses.
+    A library is probed once, when the first process maps it; which library another process uses is unknown.
     """
     late = _list_late(evidence)
     own = {int(entry["pid"]): int(entry["doorbells_ns"]) for entry in late if isinstance(entry.get("pid"), int)}
@@ -97,11 +97,11 @@ def _probe_times(evidence: Evidence) -> pl.DataFrame:
 
 
 def _list_in_losses(evidence: Evidence, packets: pl.LazyFrame) -> pl.Series:
-    """Return the packets whose store may lie where the trace lost records; an open side of a span bounds nothing."""
+    """Return the packets with a store that may lie in a span of lost trace records."""
     losses = evidence.tables("losses").filter(pl.col("source").cast(pl.String) == "ftrace")
     spans = losses.select(pl.col("from_ns").fill_null(_FIRST), pl.col("to_ns").fill_null(_LAST))
     if evidence.info.get("state") == "killed":
-        # Each CPU had a buffer of its own that nobody read any more.
+        # Each CPU had its own buffer, which was no longer read.
         stored = evidence.tables("events").filter(pl.col("layer") == "doorbell")
         spans = pl.concat([spans, stored.select(from_ns=pl.col("ts_ns").max(), to_ns=pl.lit(_LAST, pl.Int64))])
     timed = packets.drop_nulls(["doorbell_lo_ns", "doorbell_hi_ns"])
@@ -112,23 +112,17 @@ def _list_in_losses(evidence: Evidence, packets: pl.LazyFrame) -> pl.Series:
 
 
 def _describe(evidence: Evidence, cause: str, number: int) -> str:
+    why = _tell_why(evidence, cause)
     if cause == _BEFORE:
-        why = _tell_why(evidence, cause)
-        begin = "the kernel trace began" if why else "the first record of the kernel trace"
-        return f"{number} rang before {begin}{because(why)}"
+        return f"{number} rang before {'the kernel trace began' if why else 'its first record'}{because(why)}"
     if cause == _AFTER:
-        why = _tell_why(evidence, cause)
-        end = "the kernel trace ended" if why else "the last record of the kernel trace"
-        return f"{number} rang after {end}{because(why)}"
+        return f"{number} rang after {'the kernel trace ended' if why else 'its last record'}{because(why)}"
     if cause == _LATE:
-        return f"{number} rang before the doorbell probe was set, {_describe_late(evidence)}"
+        late = render_ns(max(map(measure_lateness, _list_late(evidence))))
+        return f"{number} rang before the doorbell probe was set, {late} after the library was mapped"
     if cause == _LOST:
         return f"{number} rang where the kernel trace lost records"
-    return f"of {count_of(number, 'packet')} no cause is known"
-
-
-def _describe_late(evidence: Evidence) -> str:
-    return f"{render_ns(max(map(measure_lateness, _list_late(evidence))))} after the library was seen to be mapped"
+    return f"{count_of(number, 'packet')} without a known cause"
 
 
 def _list_late(evidence: Evidence) -> list[Mapping[str, Any]]:
@@ -152,7 +146,12 @@ _IS_RECORDED = pl.col("doorbell_evidence").is_in([RECORDED, DERIVED]).fill_null(
 _TRACE = "record a kernel trace with the ioctl system calls and the doorbell probe (uprobe on hsa_signal_store)"
 
 
-def _judge_compute_uses_doorbell(evidence: Evidence) -> Finding:
+@claim(
+    "compute_uses_doorbell",
+    "every packet was announced by a store to a hardware doorbell, and the process submitted nothing through the DRM",
+    rests_on=("ftrace",),
+)
+def _compute_uses_doorbell(evidence: Evidence) -> Finding:
     """Look for a recorded store to a hardware doorbell for each packet, and for command submissions."""
     counts, missing = _count_packets(evidence)
     submissions = _submissions(evidence)
@@ -163,11 +162,11 @@ def _judge_compute_uses_doorbell(evidence: Evidence) -> Finding:
     if submissions.len():
         return failed(f"the process submitted {submissions.len()} command buffers through the DRM", counts, submissions)
     if not evidence.saw("ioctl", "sys_enter_ioctl"):
-        return unknown("no ioctl is recorded: a command submission would not have been seen", _TRACE, counts)
+        return unknown("no ioctl is recorded: a command submission would not be seen", _TRACE, counts)
     intercepted = counts["intercepted_packets"]
     if intercepted:
         return unknown(
-            f"{intercepted} packets went to queues that a profiler intercepts: their doorbells are no hardware's",
+            f"{intercepted} packets went to queues that a profiler intercepts: their doorbells are not hardware",
             "run without a profiler", counts,
         )  # fmt: skip
     if counts["recorded"] < packets:
@@ -177,7 +176,7 @@ def _judge_compute_uses_doorbell(evidence: Evidence) -> Finding:
             return unknown(why, _TRACE, counts, missing)
         return unknown(f"{why}: {causes.reason}", causes.remedy, counts | causes.counts, missing)
     return passed(
-        f"all {packets} packets have a recorded doorbell store and no command submission was made",
+        f"all {packets} packets have a recorded doorbell store and there was no command submission",
         counts,
         by_absence=True,
     )
@@ -202,7 +201,7 @@ def _submissions(evidence: Evidence) -> pl.Series:
 
 
 def _count_syscalls(evidence: Evidence) -> dict[str, int]:
-    """Count the system calls inside launching calls: with set-up work (queue, code, memory) apart from steady ones."""
+    """Count the system calls inside launching calls, those with set-up work (queue, code, memory) separately."""
     inside = collect(
         evidence.tables("events")
         .filter(pl.col("layer").is_in(["syscall", "ioctl"]) & pl.col("chain").is_not_null())
@@ -219,23 +218,22 @@ def _count_syscalls(evidence: Evidence) -> dict[str, int]:
     } | {f"steady_{name}": int(count) for name, count in names.iter_rows()}
 
 
-COMPUTE_USES_DOORBELL = Claim(
-    "compute_uses_doorbell",
-    "every packet was announced by a store to a hardware doorbell, and the process submitted nothing through the DRM",
-    ("ftrace",),
-    _judge_compute_uses_doorbell,
-)
-
-
 _IS_BARE = pl.col("doorbell_event").is_null()
 _ALONE = "run without a profiler"
 
 
-def _judge_doorbell_per_packet(evidence: Evidence) -> Finding:
-    """Count stores per packet: own ones, stores of another packet that announced several, none at all."""
+@claim(
+    "doorbell_per_packet",
+    "each packet has a doorbell store of its own (`batched_doorbell_share`, default 0, may share that of another)",
+    rests_on=("ftrace", "amd_log"),
+)
+def _doorbell_per_packet(evidence: Evidence) -> Finding:
+    """Count the stores of packets: own ones, those shared with another packet, none."""
     if not evidence.layers.get("doorbell"):
         if evidence.queues["intercepted"].any():
-            return unknown("a profiler intercepts the queues: HIP's stores go to its signals, not to doorbells", _ALONE)
+            return unknown(
+                "a profiler intercepts the queues: HIP stores to the profiler's signals, not to doorbells", _ALONE
+            )
         causes = _explain_unrecorded(evidence, _IS_BARE)
         if causes is not None:
             return unknown(f"no doorbell store is recorded: {causes.reason}", causes.remedy, causes.counts)
@@ -248,7 +246,7 @@ def _judge_doorbell_per_packet(evidence: Evidence) -> Finding:
     )
     batched = packets.filter(pl.col("value") != pl.col("packet_index"))
     bare = packets.filter(_IS_BARE)
-    # A store whose value the probe could not read is of no known index.
+    # If the probe could not read the value of a store, its index is unknown.
     repeated = stores.drop_nulls(["queue", "packet_index"]).filter(pl.len().over("queue", "packet_index") > 1)
     again = repeated.select("queue", "packet_index").n_unique()
     counts = {
@@ -270,24 +268,21 @@ def _judge_doorbell_per_packet(evidence: Evidence) -> Finding:
 
 
 def _explain_bare(evidence: Evidence, counts: dict[str, int], bare: pl.Series) -> Finding:
-    """Return why packets have no store of their own: they are `bare`."""
-    why = f"{bare.len()} of {counts['packets']} packets have no doorbell store that is surely theirs"
+    """Return why the packets `bare` have no store."""
+    why = f"{bare.len()} of {counts['packets']} packets have no certain doorbell store"
     causes = _explain_unrecorded(evidence, _IS_BARE)
     if causes is None:
         return unknown(why, _ASK_EACH, counts, bare)
     return unknown(f"{why}: {causes.reason}", causes.remedy, counts | causes.counts, bare)
 
 
-DOORBELL_PER_PACKET = Claim(
-    "doorbell_per_packet",
-    "each packet has a doorbell store of its own (`batched_doorbell_share`, default 0, may share that of another)",
-    ("ftrace", "amd_log"),
-    _judge_doorbell_per_packet,
+@claim(
+    "packet_sequence_complete",
+    "the packet indexes of each queue have no gap and no repetition",
+    rests_on=("amd_log",),
 )
-
-
-def _judge_packet_sequence_complete(evidence: Evidence) -> Finding:
-    """Compare, per queue, how many indexes there are with how far they reach."""
+def _packet_sequence_complete(evidence: Evidence) -> Finding:
+    """Compare, per queue, the number of indexes with their range."""
     queues = _summarize_indexes(evidence)
     counts = {
         "queues": queues.height,
@@ -301,26 +296,26 @@ def _judge_packet_sequence_complete(evidence: Evidence) -> Finding:
     if wrong.height:
         missing, places = count_of(counts["missing"], "indexes are", "index is"), count_of(wrong.height, "queue")
         return failed(
-            f"{missing} missing and {counts['repeated']} occur twice, on {places}: packets that the log does not show, "
-            "or shows twice", counts, wrong["first"], by_absence=True,
+            f"{missing} missing and {counts['repeated']} occur twice, on {places}: packets that are missing in "
+            "the log, or in it twice", counts, wrong["first"], by_absence=True,
         )  # fmt: skip
     bare = counts["packets"] - counts["indexed"]
     if bare:
         return unknown(
             f"{bare} of {counts['packets']} packets were printed without an index (dispatches up to ROCm 6.1, barriers "
-            "up to ROCm 6.4), and no doorbell store shows it",
-            "ROCm 7.0 and later print the index of every packet; capture with the doorbell probe: a store shows it",
+            "up to ROCm 6.4), and no doorbell store has it",
+            "ROCm 7.0 and later print the index of every packet; or use the doorbell probe, whose stores have it",
             counts,
         )  # fmt: skip
     said = f"{count_of(counts['indexed'], 'packet')} on {count_of(queues.height, 'queue')}, no index missing"
-    return passed(said + (f"; of {stored} the doorbell store shows it" if stored else ""), counts)
+    return passed(said + (f"; {stored} of the indexes come from the doorbell store" if stored else ""), counts)
 
 
 def _summarize_indexes(evidence: Evidence) -> pl.DataFrame:
-    """Return per queue: packets, those of a known index, the indexes that no packet has, and those that two have.
+    """Return per queue: packets, indexed, stored (index from the doorbell store), missing and repeated indexes.
 
-    An index that was counted shows no gap, but a doorbell store of that index does. Where packets have none, as many
-    of the missing indexes are theirs.
+    A counted index cannot show a gap, a doorbell store of that index can. Each packet without an index explains one
+    missing index.
     """
     printed = pl.col("wptr").is_not_null()
     stored = ~printed & (pl.col("doorbell_evidence") == RECORDED).fill_null(value=False)
@@ -331,7 +326,7 @@ def _summarize_indexes(evidence: Evidence) -> pl.DataFrame:
             low=index.min(), high=index.max(), first=pl.col("event").first(),
         )
     ).join(evidence.queues.select("queue", "created_line_event"), on="queue", how="left")  # fmt: skip
-    # The first index is 0, but only the Created line proves that the queue was seen from its start.
+    # The first index is 0 only if the Created line proves that the queue was seen from its start.
     start = pl.when(pl.col("created_line_event").is_not_null()).then(0).otherwise(pl.col("low"))
     unshown, bare = pl.col("high") - start + 1 - pl.col("different"), pl.col("packets") - pl.col("indexed")
     return queues.with_columns(
@@ -339,9 +334,4 @@ def _summarize_indexes(evidence: Evidence) -> pl.DataFrame:
     )
 
 
-PACKET_SEQUENCE_COMPLETE = Claim(
-    "packet_sequence_complete",
-    "the packet indexes of each queue have no gap and no repetition",
-    ("amd_log",),
-    _judge_packet_sequence_complete,
-)
+CLAIMS = (_compute_uses_doorbell, _doorbell_per_packet, _packet_sequence_complete)

@@ -11,14 +11,14 @@ import polars as pl
 
 from tracecorr.analyze.evidence import Evidence
 
-# How many row ids a verdict names; its counts tell how many there are.
+# How many row ids a verdict names at most.
 MAX_EVENTS = 20
-# What helps where a library was probed only when the workload had mapped it.
+# Remedy if a library was probed only after the workload had mapped it.
 EARLIER = (
     "name the library before the start, so that it is probed from its first call: LD_LIBRARY_PATH of the program, or "
     "--uprobes PATH:SYMBOL; on a busy machine late probes come later still"
 )
-# What helps where the kernel trace lost records.
+# Remedy if the kernel trace lost records.
 RECORD_WHOLE = "record again with larger buffers, and with room on the disk"
 
 
@@ -52,12 +52,12 @@ class Finding:
 
 
 def has_log(evidence: Evidence) -> bool:
-    """Tell whether a HIP program is known, which most claims are about."""
+    """Tell whether there is a HIP program: the subject of most claims."""
     return "amd_log" in evidence.sources or bool(evidence.log_processes)
 
 
 def has_queues(evidence: Evidence) -> bool:
-    """Tell whether there is a queue, or a HIP program, whose queues may not be recorded."""
+    """Tell whether there is a queue, or a HIP program, which may have queues."""
     return evidence.queues.height > 0 or has_log(evidence)
 
 
@@ -80,8 +80,7 @@ class Claim:
         text: the claim in words.
         rests_on: sources whose lost records make a finding by absence UNKNOWN.
         judge: looks at the evidence.
-        concerns: tells of a node of a dataset whether it has what the claim is about; where not, its UNKNOWN is left
-            out.
+        concerns: tells whether a node of a dataset has the subject of the claim; if not, its UNKNOWN does not count.
     """
 
     name: str
@@ -89,6 +88,13 @@ class Claim:
     rests_on: tuple[str, ...]
     judge: Callable[[Evidence], Finding]
     concerns: Callable[[Evidence], bool] = has_log
+
+
+def claim(
+    name: str, text: str, rests_on: tuple[str, ...] = (), concerns: Callable[[Evidence], bool] = has_log
+) -> Callable[[Callable[[Evidence], Finding]], Claim]:
+    """Return a decorator that makes a claim of the function that judges it; the arguments are those of `Claim`."""
+    return lambda judge: Claim(name, text, rests_on, judge, concerns)
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,23 @@ import polars as pl
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
 from tracecorr.analyze.values import count_of
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_log, has_queues, passed, unknown
-from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
+from tracecorr.analyze.verdicts.model import Finding, claim, failed, has_log, has_queues, passed, unknown
+from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.model.kinds import INFERRED
 
-# Functions that only one way of scheduling calls (amdkfd, kernels 5.10 to 7.2).
+# Functions that only one kind of scheduler calls (amdkfd, kernels 5.10 to 7.2).
 _HWS = r"_cpsch|^pm_send_|^map_queues_|^unmap_queues_|^execute_queues_"
 _MES = r"_queue_mes$|^mes_v\d+"
 _NONE = r"_nocpsch|^allocate_hqd$"
 
 
-def _judge_scheduler_mode(evidence: Evidence) -> Finding:
-    """Gather what functions, HQDs and host facts say; they must agree."""
+@claim(
+    "scheduler_mode",
+    "the queues are scheduled by firmware (HWS or MES), or as `scheduler` says",
+    concerns=has_queues,
+)
+def _scheduler_mode(evidence: Evidence) -> Finding:
+    """Compare functions, HQDs and facts of the host; they must agree."""
     seen = _by_functions(evidence) + _by_hiq(evidence) + _by_facts(evidence)
     found = {mode for mode, _, _ in seen}
     counts = {f"{how}_{mode}": events.len() for mode, how, events in seen}
@@ -26,11 +31,11 @@ def _judge_scheduler_mode(evidence: Evidence) -> Finding:
     wanted = evidence.thresholds.scheduler
     if not found:
         return unknown(
-            "nothing recorded tells the scheduler",
+            "no record shows which scheduler is used",
             "capture with the KFD function probes (pm_send_runlist, add_queue_mes), or with HQD dumps", counts,
         )  # fmt: skip
     if len(found) > 1:
-        return failed(f"the evidence contradicts itself: {', '.join(sorted(found))}", counts, rows)
+        return failed(f"the sources contradict each other: {', '.join(sorted(found))}", counts, rows)
     mode = found.pop()
     said = f"the scheduler is {mode}" + (f", wanted was {wanted}" if wanted else "")
     good = mode == wanted if wanted else mode in ("HWS", "MES")
@@ -54,15 +59,6 @@ def _by_facts(evidence: Evidence) -> list[tuple[str, str, pl.Series]]:
     return [(str(mode), "gpus", pl.Series([None], dtype=pl.Int64)) for mode in modes.unique().sort()]
 
 
-SCHEDULER_MODE = Claim(
-    "scheduler_mode",
-    "the queues are scheduled by firmware (HWS or MES), or as `scheduler` says",
-    (),
-    _judge_scheduler_mode,
-    has_queues,
-)
-
-
 _REMEDY = {
     "priority_log": "record the HIP log from before the streams are made",
     "priority_driver": "capture with a probe on kfd_ioctl_update_queue that reads the priority (prio=+20($arg3):u32)",
@@ -73,8 +69,21 @@ _IS_SPECIAL = (pl.col("priority_hip") != 0) | (pl.col("priority_log") != 1)
 _IS_UNTOLD = pl.col("priority_hip").is_null() & pl.col("priority_log").is_null()
 
 
-def _judge_priority_reaches_hardware(evidence: Evidence) -> Finding:
-    """Follow each priority that is not the normal one; contradiction fails, a missing stage is UNKNOWN."""
+def _may_ask(evidence: Evidence) -> bool:
+    """Tell whether a program requested a priority, or may have done so."""
+    asked = evidence.priorities
+    return has_log(evidence) and (asked.is_empty() or asked.filter(_IS_SPECIAL | _IS_UNTOLD).height > 0)
+
+
+@claim(
+    "priority_reaches_hardware",
+    "a stream priority -1/0/1 is 2/1/0 in the log, 11/7/0 in UPDATE_QUEUE and in the HQD (proves the setting, "
+    "not that the GPU preempts)",
+    rests_on=("ftrace",),
+    concerns=_may_ask,
+)
+def _priority_reaches_hardware(evidence: Evidence) -> Finding:
+    """Follow each priority other than normal: a contradiction is FAIL, a missing stage UNKNOWN."""
     asked = evidence.priorities
     special = asked.filter(_IS_SPECIAL)
     counts = {
@@ -86,37 +95,35 @@ def _judge_priority_reaches_hardware(evidence: Evidence) -> Finding:
         return unknown("no queue of HIP is known", "record the HIP log from before the streams are made", counts)
     if special.is_empty():
         untold = asked.filter(_IS_UNTOLD).height
-        said = "no stream is known to have asked for another priority than normal"
-        said += f"; of {count_of(untold, 'queue')} the log shows neither a stream nor its creation" if untold else ""
+        said = "no stream is known to have requested a priority other than normal"
+        said += f"; for {count_of(untold, 'queue')} the log shows neither stream nor creation" if untold else ""
         return unknown(said, "use hipStreamCreateWithPriority, and record the log from the start", counts)
     log = pl.col("priority_hip").replace_strict(LOG_OF_HIP, default=None, return_dtype=pl.Int64)
     queue = pl.col("priority_log").replace_strict(QUEUE_OF_LOG, default=None, return_dtype=pl.Int64)
-    # The log's priority is that of the Created line, as is the ioctl; streams and dumps are those of the ring.
+    # Log priority and ioctl belong to the Created line, streams and dumps to the ring.
     by_ring = (pl.col("priority_log") != log) | (pl.col("priority_hqd") != queue)
     by_line = (pl.col("priority_driver") != queue) | pl.col("update_refused")
     guessed = (pl.col("ring_evidence") == INFERRED).fill_null(value=False)
     wrong = special.filter(by_line | (by_ring & ~guessed))
     if wrong.height:
-        # What CREATE_QUEUE asked for is the last word only if no UPDATE_QUEUE followed.
+        # The priority of CREATE_QUEUE is final only if no UPDATE_QUEUE followed.
         by_create = wrong.filter(pl.col("update_event").is_null() & ~by_ring.fill_null(value=False))
         return failed(_describe(wrong), counts, wrong["evidence_event"], by_absence=by_create.height == wrong.height)
     unsure = special.filter(by_ring)
     if unsure.height:
-        said = f"{_describe(unsure)}, but which ring the line of its creation tells of is inferred"
+        said = f"{_describe(unsure)}, but the ring of its creation line is inferred"
         return unknown(
             said, "use ROCm 6.2 or later, whose Created lines name the ring", counts, unsure["evidence_event"]
         )
     for stage, remedy in _REMEDY.items():
-        lacking = special.filter(pl.col(stage).is_null())
-        if lacking.height:
+        missing = special.filter(pl.col(stage).is_null())
+        if missing.height:
             reached = _describe_reached([s for s in _STAGES if special[s].null_count() == 0])
-            said = (
-                f"the priority in the {_STAGES[stage]} is not known of {count_of(lacking.height, 'queue')}; {reached}"
-            )
+            said = f"the priority in the {_STAGES[stage]} is unknown for {count_of(missing.height, 'queue')}; {reached}"
             return unknown(said, remedy, counts, special["evidence_event"])
-    said = f"the priorities of {count_of(special.height, 'queue')} arrived in the HQD"
+    said = f"the priorities of {count_of(special.height, 'queue')} reached the HQD"
     nameless = special["priority_hip"].null_count()
-    said += f", from the log on: what the streams of {nameless} asked for is not known" if nameless else ""
+    said += f", from the log on: what the streams of {nameless} requested is unknown" if nameless else ""
     return passed(said, counts, special["evidence_event"])
 
 
@@ -124,12 +131,12 @@ _STAGES = {"priority_hip": "HIP", "priority_log": "log", "priority_driver": "dri
 
 
 def _describe_reached(known: list[str]) -> str:
-    """Return how far a priority was followed, from the stages that know it of all queues."""
+    """Return how far a priority was followed, from the stages at which it is known for all queues."""
     if known[1:]:
         return f"it agrees as far as the {_STAGES[known[-1]]}"
     if known == ["priority_hip"]:
         return "nothing below the stream is known"
-    return f"only that in the {_STAGES[known[0]]} is" if known else "it is not known of all of them anywhere else"
+    return f"only that in the {_STAGES[known[0]]} is known" if known else "no stage knows it for all of them"
 
 
 def _describe(wrong: pl.DataFrame) -> str:
@@ -137,31 +144,18 @@ def _describe(wrong: pl.DataFrame) -> str:
     known = {stage: row[name] for name, stage in _STAGES.items()}
     told = ", ".join(f"{stage} {'not recorded' if value is None else value}" for stage, value in known.items())
     refused = "; its UPDATE_QUEUE was refused" if row["update_refused"] else ""
-    which = "it is" if wrong.height == 1 else "the first is"
-    return (
-        f"the priority of {count_of(wrong.height, 'queue')} did not arrive as asked, {which} queue {row['queue']}: "
-        f"{told}{refused}"
-    )
+    which = "" if wrong.height == 1 else "the first is "
+    count = count_of(wrong.height, "queue")
+    return f"the priority of {count} is not the requested one, {which}queue {row['queue']}: {told}{refused}"
 
 
-def _may_ask(evidence: Evidence) -> bool:
-    """Tell whether a program is known that asked for a priority, or of which nobody knows."""
-    asked = evidence.priorities
-    return has_log(evidence) and (asked.is_empty() or asked.filter(_IS_SPECIAL | _IS_UNTOLD).height > 0)
-
-
-PRIORITY_REACHES_HARDWARE = Claim(
-    "priority_reaches_hardware",
-    "a stream priority -1/0/1 is 2/1/0 in the log, 11/7/0 in UPDATE_QUEUE and in the HQD (proves the setting, "
-    "not that the GPU preempts)",
-    ("ftrace",),
-    _judge_priority_reaches_hardware,
-    _may_ask,
+@claim(
+    "queue_backlog",
+    "no ring fills beyond `backlog_share` of its size (default 0.9; wptr - rptr of the log)",
+    rests_on=("amd_log",),
 )
-
-
-def _judge_queue_backlog(evidence: Evidence) -> Finding:
-    """Compare the peak of wptr - rptr with the ring size; it is an upper bound of what waits."""
+def _queue_backlog(evidence: Evidence) -> Finding:
+    """Compare the peak of wptr - rptr, an upper bound of the backlog, with the ring size."""
     share = evidence.thresholds.backlog_share
     peaks = evidence.backlog.drop_nulls(["peak", "size"])
     if peaks.is_empty():
@@ -178,17 +172,17 @@ def _judge_queue_backlog(evidence: Evidence) -> Finding:
     return failed(said, counts, full["peak_event"]) if full.height else passed(said, counts, peaks["peak_event"])
 
 
-QUEUE_BACKLOG = Claim(
-    "queue_backlog", "no ring fills beyond `backlog_share` of its size (default 0.9; wptr - rptr of the log)",
-    ("amd_log",), _judge_queue_backlog,
-)  # fmt: skip
-
-
 _ENABLED = 1  # bit 0 of CP_HQD_QUANTUM
 
 
-def _judge_hqd_quantum(evidence: Evidence) -> Finding:
-    """Look at CP_HQD_QUANTUM of every active compute slot; only the capture's own queues can fail."""
+@claim(
+    "hqd_quantum",
+    "every active compute queue has an enabled quantum in its HQD",
+    rests_on=("hqd",),
+    concerns=has_queues,
+)
+def _hqd_quantum(evidence: Evidence) -> Finding:
+    """Check CP_HQD_QUANTUM of every active compute slot; only queues of the capture can be FAIL."""
     told = evidence.tables("hqd").select("snapshot", "dump", "type", "active", "quantum", "queue").collect()
     dumps = told.filter(pl.col("dump") == "hqds")
     user = dumps.filter(pl.col("active") & (pl.col("type").cast(pl.String) == "cp") & pl.col("quantum").is_not_null())
@@ -209,22 +203,16 @@ def _judge_hqd_quantum(evidence: Evidence) -> Finding:
         return failed(f"{said}; {own.height} have none enabled", counts)
     if off.height:
         counts |= {"without_quantum_of_unknown_queues": off.height}
-        said += f"; of {off.height} it is not enabled, but those are not known to be queues of this program"
+        said += f"; {off.height} have none enabled, but may be queues of other programs"
         return unknown(said, "trace CREATE_QUEUE with its probe, or take the dumps while nothing else runs", counts)
     return passed(said, counts)
 
 
 def _list_own(evidence: Evidence) -> pl.DataFrame:
-    """Return the queues (one column) of the processes with a log; without a log, of all."""
+    """Return the queues (one column) of the processes with a log; without a log, all queues."""
     queues = evidence.queues.select("queue", "process")
     logged = evidence.log_processes
     return (queues.filter(pl.col("process").is_in(logged)) if logged else queues).select("queue")
 
 
-HQD_QUANTUM = Claim(
-    "hqd_quantum",
-    "every active compute queue has an enabled quantum in its HQD",
-    ("hqd",),
-    _judge_hqd_quantum,
-    has_queues,
-)
+CLAIMS = (_scheduler_mode, _priority_reaches_hardware, _queue_backlog, _hqd_quantum)

@@ -9,17 +9,22 @@ from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.losses import LACKS_HEAD, summarize_unaccounted
 from tracecorr.analyze.values import count_of, render_ns
-from tracecorr.analyze.verdicts.model import Claim, Finding, always, failed, has_several_clocks, passed, unknown
+from tracecorr.analyze.verdicts.model import Finding, always, claim, failed, has_several_clocks, passed, unknown
 from tracecorr.clock.refuted import Refuted, find_refuted
 from tracecorr.store.recording import FAILED, name_state
 
 
-def _judge_nothing_lost(evidence: Evidence) -> Finding:
-    """Add up what the sources say was lost; where a reader books it in the ledger, too, it is the same."""
+@claim(
+    "nothing_lost",
+    "no source lost a record, and every byte of every file is accounted for",
+    concerns=always,
+)
+def _nothing_lost(evidence: Evidence) -> Finding:
+    """Add up the losses that the sources report, and the bytes that no reader accounts for."""
     losses = evidence.tables("losses").collect()
     ledger = evidence.tables("ledger")
     unaccounted = summarize_unaccounted(ledger, evidence.tables("files"))
-    # What is skipped is mostly no record: text of the program, blank lines.
+    # Skipped lines are mostly no records: text of the program, blank lines.
     used = ledger.filter(pl.col("outcome").cast(pl.String) == "used")
     read = used.select(pl.col("records").sum()).collect().item() or 0
     counts = {
@@ -27,11 +32,11 @@ def _judge_nothing_lost(evidence: Evidence) -> Finding:
         "unaccounted_files": unaccounted.height,
     }  # fmt: skip
     if losses.height or unaccounted.height:
-        return failed(_describe(losses, unaccounted.height), counts | _count_untold(losses) | _count_late(losses))
+        return failed(_describe(losses, unaccounted.height), counts | _count_spans(losses))
     if not read:
         return unknown("nothing was read", "record a HIP log or a kernel trace", counts)
     if evidence.info.get("state") == "killed":
-        # No source can tell what lay in buffers that nobody read any more.
+        # No source shows what was left in the buffers.
         reason = f"{read} records were read; the capture was killed, and what it had not stored is missing"
         return unknown(reason, "capture again, and let the capture end: Ctrl-C, not kill -9", counts)
     if evidence.info.get("state") == FAILED:
@@ -41,23 +46,16 @@ def _judge_nothing_lost(evidence: Evidence) -> Finding:
 
 
 def _describe(losses: pl.DataFrame, unaccounted: int) -> str:
-    """Say what was lost, what lacks before a log's first line apart: nobody knows whether that is much."""
-    late = _count_late(losses).get("late_logs", 0)
-    head = ""
-    if late:
-        logs = count_of(late, "HIP logs begin", "HIP log begins")
-        head = f"{logs} in the middle of the run: what was printed before the first line is not there"
-        losses = losses.filter(~LACKS_HEAD)
-        if losses.is_empty() and not unaccounted:
-            return f"{head}; behind it no source reports a loss"
-        head += "; "
-    return head + _describe_spans(losses, unaccounted)
-
-
-def _count_late(losses: pl.DataFrame) -> dict[str, int]:
-    """Return how many logs begin in the middle of the run; nothing where none does."""
+    """Return what was lost; the unknown part before a log's first line is told separately."""
     late = losses.filter(LACKS_HEAD).height
-    return {"late_logs": late} if late else {}
+    if not late:
+        return _describe_spans(losses, unaccounted)
+    logs = count_of(late, "HIP logs begin", "HIP log begins")
+    head = f"{logs} in the middle of the run: what was printed before the first line is missing"
+    losses = losses.filter(~LACKS_HEAD)
+    if losses.is_empty() and not unaccounted:
+        return f"{head}; after that no source reports a loss"
+    return f"{head}; {_describe_spans(losses, unaccounted)}"
 
 
 def _describe_spans(losses: pl.DataFrame, unaccounted: int) -> str:
@@ -65,38 +63,33 @@ def _describe_spans(losses: pl.DataFrame, unaccounted: int) -> str:
     return f"{_describe_records(losses)}, {files} not accounted for"
 
 
+def _count_spans(losses: pl.DataFrame) -> dict[str, int]:
+    """Return how many spans have an unknown number of lost records, and how many logs begin in the middle."""
+    counts = {"spans_of_unknown_number": losses["count"].null_count(), "late_logs": losses.filter(LACKS_HEAD).height}
+    return {name: count for name, count in counts.items() if count}
+
+
 def _describe_records(losses: pl.DataFrame) -> str:
     untold, total = losses["count"].null_count(), int(losses["count"].sum() or 0)
     if untold and not total:
-        # Where bytes of no whole record were dropped their number is known: none.
         spans = count_of(untold, "span") if untold == losses.height else f"{untold} of {losses.height} spans"
-        return f"records were lost in {spans}, and nobody knows how many"
+        return f"records were lost in {spans}, their number is unknown"
     if losses.height and not total:
         return f"no whole record was lost, but parts of some in {count_of(losses.height, 'span')}"
     more = f" (and those of {count_of(untold, 'span')} of unknown number)" if untold else ""
-    # What lacks of the log is counted by what shows that it lacks.
+    # The log does not report losses: they are counted by the gaps that they leave.
     of_log = losses.filter(pl.col("source").cast(pl.String) == "amd_log")["count"].sum()
     lost = count_of(total, "records were", "record was")
     return f"{'at least ' if of_log else ''}{lost} lost{more}"
 
 
-def _count_untold(losses: pl.DataFrame) -> dict[str, int]:
-    """Return how many spans tell no number of lost records; nothing where all do."""
-    untold = losses["count"].null_count()
-    return {"spans_of_unknown_number": untold} if untold else {}
-
-
-NOTHING_LOST = Claim(
-    "nothing_lost",
-    "no source lost a record, and every byte of every file is accounted for",
-    (),
-    _judge_nothing_lost,
-    always,
+@claim(
+    "clock_aligned",
+    "all clocks are mapped within `clock_error_ns` (default 100 us), nothing contradicts it",
+    concerns=has_several_clocks,
 )
-
-
-def _judge_clock_aligned(evidence: Evidence) -> Finding:
-    """Look at the clock maps: their method, their width, what contradicts them."""
+def _clock_aligned(evidence: Evidence) -> Finding:
+    """Check the clock maps: their method, their width, and contradictions."""
     limit = evidence.thresholds.clock_error_ns
     maps = evidence.tables("clock_map").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
     maps = maps.with_columns(width=WIDTH_NS)
@@ -126,7 +119,7 @@ def _judge_clock_aligned(evidence: Evidence) -> Finding:
         return unknown("there is only one clock: nothing to align", "record log and kernel trace of one run", counts)
     if unproven.height:
         return unknown(
-            f"{', '.join(unproven['source'])} is taken as CLOCK_MONOTONIC, but no mark or pair proves it",
+            f"{', '.join(unproven['source'])} is assumed to be CLOCK_MONOTONIC, but no mark or pair proves it",
             "record clock samples (clock.json) or the doorbell probe", counts,
         )  # fmt: skip
     near = maps.filter(~pl.col("source").is_in(far))
@@ -137,17 +130,18 @@ def _judge_clock_aligned(evidence: Evidence) -> Finding:
 
 def _describe_refuted(refuted: Refuted) -> str:
     way = "-" if refuted.beside_ns < 0 else "+"
+    difference = f"{way}{render_ns(abs(refuted.beside_ns))}"
     return (
-        f"the kernel trace was said to be on {refuted.name}, but runs {way}{render_ns(abs(refuted.beside_ns))} beside "
-        "it: import it with the clock that it was recorded with"
+        f"the kernel trace was said to be on {refuted.name}, but differs from it by {difference}: import it with the "
+        "clock that it was recorded with"
     )
 
 
 def _list_far(evidence: Evidence, maps: pl.DataFrame, limit: int) -> list[str]:
-    """Return the clock of ROCr's lines where it is wider than the limit only at times that no kernel trace shows.
+    """Return the clock of ROCr's lines if it is wider than the limit only at times before or after the kernel trace.
 
     A process that is attached to may have logged for hours before the first clock sample. Nothing is linked by those
-    times: what they would be linked to is not recorded.
+    times.
     """
     wide = maps.filter((pl.col("width") > limit) & (pl.col("source") == _OF_ROCR))
     sources = wide["source"].unique().to_list()
@@ -170,39 +164,39 @@ def _describe_far(maps: pl.DataFrame, far: list[str]) -> str:
         return ""
     widths = maps.filter(pl.col("source").is_in(far)).group_by("source", maintain_order=True).agg(pl.col("width").max())
     told = ", ".join(f"{source} only to {render_ns(width)}" for source, width in widths.iter_rows())
-    return f"; {told} where none of its lines is of the time of the trace"
+    return f"; {told} at times outside of the trace"
 
 
 def _name_wide(maps: pl.DataFrame, limit: int) -> str:
-    """Return which clocks are wider than the limit, and by how well the others are known."""
+    """Return which clocks are wider than the limit, and the width of the others."""
     widths = maps.group_by("source", maintain_order=True).agg(pl.col("width").max())
     wide = widths.filter(pl.col("width") > limit)
-    # The log is what the others are mapped to.
+    # The others are mapped to the log's clock.
     narrow = widths.filter((pl.col("width") <= limit) & (pl.col("source") != "amd_log:mono"))
     told = ", ".join(
         f"{source} ({_OF_GPU if source == 'amd_log:boot' else ''}{render_ns(width)})"
         for source, width in wide.iter_rows()
     )
-    rest = f"; all others are known to {render_ns(int(narrow['width'].max()))}" if narrow.height else ""  # type: ignore[arg-type]
+    rest = f"; all others are within {render_ns(int(narrow['width'].max()))}" if narrow.height else ""  # type: ignore[arg-type]
     return f"the error of {told} is wider than {render_ns(limit)}{rest}"
 
 
-# `Signal =` lines of the log tell GPU times on CLOCK_BOOTTIME, nothing else does.
+# Only `Signal =` lines of the log have times on CLOCK_BOOTTIME: those of the GPU.
 _OF_GPU = "the log's GPU times, "
 _OF_ROCR = "amd_log:mono_raw"
 
-CLOCK_ALIGNED = Claim(
-    "clock_aligned", "all clocks are mapped within `clock_error_ns` (default 100 us), nothing contradicts it",
-    (), _judge_clock_aligned, has_several_clocks,
-)  # fmt: skip
 
-
-def _judge_causality(evidence: Evidence) -> Finding:
+@claim(
+    "causality",
+    "no effect comes before its cause by more than the error of both times",
+    concerns=has_several_clocks,
+)
+def _causality(evidence: Evidence) -> Finding:
     """Look for links whose gap is negative beyond its error.
 
-    A barrier's line is printed after its store, so that its packet may even have run and be complete; the command of a
-    graph launch is printed after its packets. A queue that is running takes a packet from the ring when it is written,
-    which may be before its line: what rocprof timed is not judged.
+    Not judged are lines printed after the effect: a barrier's line follows its store, so that its packet may even be
+    complete, and the command of a graph launch follows its packets. Nor are rocprof's GPU times: a running queue may
+    take a packet before its line is printed.
     """
     barriers = evidence.packets.filter(pl.col("kind") != "dispatch").select(from_event="event", barrier=pl.lit(True))
     links = evidence.tables("links").select("from_event", "to_event", "rule", "gap_ns", "gap_err_ns")
@@ -232,10 +226,4 @@ def _judge_causality(evidence: Evidence) -> Finding:
     return passed(f"none of {counts['checked']} effects comes before its cause beyond the error", counts)
 
 
-CAUSALITY = Claim(
-    "causality",
-    "no effect comes before its cause by more than the error of both times",
-    (),
-    _judge_causality,
-    has_several_clocks,
-)
+CLAIMS = (_nothing_lost, _clock_aligned, _causality)

@@ -1,91 +1,89 @@
 // Which of the loaded records are where on the screen.
-window.TL = window.TL || {};
-(function (TL) {
-  "use strict";
-  const view = TL.view;
+import { CLIPPED, INFERRED, NONE } from "./server.js";
+import { loadedSpans } from "./start.js";
+import { GUTTER, TOP, view } from "./view.js";
 
-  // The records of the row under a point: from the first to the end.
-  function rowAt(y) {
-    const spans = TL.loadedSpans();
-    const item = view.itemAt(y);
-    if (!item || item.kind !== "lane" || !spans) return null;
-    const row = Math.floor((y - TL.TOP + view.scroll - item.y - 3) / item.rowH);
-    const found = (spans.tracks.get(item.lane.id) || []).find((t) => t[0] === row);
-    return found ? { lane: item.lane, row: row, first: found[1], end: found[2] } : null;
+// The records of the row under a point: from the first to the end.
+function rowAt(y) {
+  const spans = loadedSpans();
+  const item = view.itemAt(y);
+  if (!item || item.kind !== "lane" || !spans) return null;
+  const row = Math.floor((y - TOP + view.scroll - item.y - 3) / item.rowH);
+  const found = (spans.tracks.get(item.lane.id) || []).find((t) => t[0] === row);
+  return found ? { lane: item.lane, row: row, first: found[1], end: found[2] } : null;
+}
+// The start or end of an event within six pixels of a point, in whole ns; null where none is, or it is not known exactly.
+export function edgeAt(x, y) {
+  const found = rowAt(y), spans = loadedSpans();
+  if (!found || spans.unit !== 1) return null;
+  let edge = null, near = 6;
+  for (let i = found.first; i < found.end; i += 1) {
+    if (spans.count[i] !== 1 || spans.style[i] & CLIPPED) continue;
+    for (const at of [spans.at(i), spans.at(i) + spans.dur[i]]) {
+      const away = Math.abs(view.x(at) - x);
+      if (away < near) { near = away; edge = at; }
+    }
   }
-  // The start or end of an event within six pixels of a point, in whole ns; null where none is, or it is not known exactly.
-  TL.edge = function (x, y) {
-    const found = rowAt(y), spans = TL.loadedSpans();
-    if (!found || spans.unit !== 1) return null;
-    let edge = null, near = 6;
-    for (let i = found.first; i < found.end; i += 1) {
-      if (spans.count[i] !== 1 || spans.style[i] & TL.CLIPPED) continue;
-      for (const at of [spans.at(i), spans.at(i) + spans.dur[i]]) {
-        const away = Math.abs(view.x(at) - x);
-        if (away < near) { near = away; edge = at; }
+  return edge;
+}
+
+// The record under a point; the nearest one within three pixels.
+export function recordAt(x, y) {
+  const found = rowAt(y), spans = loadedSpans();
+  if (!found) return null;
+  const k = spans.unit / view.perPixel(), origin = view.x(spans.t0);
+  let best = -1, near = 3;
+  for (let i = found.first; i < found.end; i += 1) {
+    const a = origin + spans.start[i] * k, b = a + Math.max(spans.dur[i] * k, 2);
+    const away = x < a ? a - x : x > b ? x - b : 0;
+    if (away <= near) { near = away; best = i; } // of two over each other the one that begins later
+  }
+  if (best < 0) return null;
+  return {
+    event: spans.event[best], name: spans.name[best], start: spans.at(best), dur: spans.dur[best] * spans.unit,
+    count: spans.count[best], style: spans.style[best], lane: found.lane, row: found.row, unit: spans.unit,
+  };
+}
+
+// The first event that begins in view, from top to bottom.
+export function firstInView() {
+  const spans = loadedSpans();
+  for (const item of view.visibleItems(0)) {
+    if (item.kind !== "lane" || item.lane.counter || !spans) continue;
+    for (const [, first, end] of spans.tracks.get(item.lane.id) || []) {
+      for (let i = first; i < end; i += 1) {
+        if (spans.at(i) >= view.t0 && spans.at(i) <= view.t1 && spans.event[i] !== NONE) return spans.event[i];
       }
     }
-    return edge;
-  };
+  }
+  return null;
+}
 
-  // The record under a point; the nearest one within three pixels.
-  TL.hit = function (x, y) {
-    const found = rowAt(y), spans = TL.loadedSpans();
-    if (!found) return null;
-    const k = spans.unit / view.perPixel(), origin = view.x(spans.t0);
-    let best = -1, near = 3;
-    for (let i = found.first; i < found.end; i += 1) {
-      const a = origin + spans.start[i] * k, b = a + Math.max(spans.dur[i] * k, 2);
-      const away = x < a ? a - x : x > b ? x - b : 0;
-      if (away <= near) { near = away; best = i; } // of two over each other the one that begins later
+// Where a loaded event is on the screen; with a layer the first single one of it. For tests that click.
+export function spot(event) {
+  const spans = loadedSpans();
+  for (const item of view.visibleItems(0)) {
+    if (item.kind !== "lane" || !spans) continue;
+    for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
+      for (let i = first; i < end; i += 1) {
+        if (spans.event[i] === event && !(spans.style[i] & INFERRED)) return { event: event, x: view.x(spans.at(i)) + 1, y: view.rowTop(item.lane.id, row) + 5 };
+      }
     }
-    if (best < 0) return null;
-    return {
-      event: spans.event[best], name: spans.name[best], start: spans.at(best), dur: spans.dur[best] * spans.unit,
-      count: spans.count[best], style: spans.style[best], lane: found.lane, row: found.row, unit: spans.unit,
-    };
-  };
-
-  // The first event that begins in view, from top to bottom.
-  TL.firstInView = function () {
-    const spans = TL.loadedSpans();
-    for (const item of view.visibleItems(0)) {
-      if (item.kind !== "lane" || item.lane.counter || !spans) continue;
-      for (const [, first, end] of spans.tracks.get(item.lane.id) || []) {
-        for (let i = first; i < end; i += 1) {
-          if (spans.at(i) >= view.t0 && spans.at(i) <= view.t1 && spans.event[i] !== TL.NONE) return spans.event[i];
+  }
+  return null;
+}
+export function locate(layer, count) {
+  const spans = loadedSpans();
+  for (const item of view.visibleItems(0)) {
+    if (item.kind !== "lane" || item.lane.layer !== layer || !spans) continue;
+    for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
+      for (let i = first; i < end; i += 1) {
+        const x = view.x(spans.at(i));
+        if (spans.count[i] <= (count || 1) && x > GUTTER + 5 && x < view.width - 5) {
+          return { event: spans.event[i], x: x + 1, y: view.rowTop(item.lane.id, row) + 5 };
         }
       }
     }
-    return null;
-  };
-
-  // Where a loaded event is on the screen; with a layer the first single one of it. For tests that click.
-  TL.spot = function (event) {
-    const spans = TL.loadedSpans();
-    for (const item of view.visibleItems(0)) {
-      if (item.kind !== "lane" || !spans) continue;
-      for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
-        for (let i = first; i < end; i += 1) {
-          if (spans.event[i] === event && !(spans.style[i] & TL.INFERRED)) return { event: event, x: view.x(spans.at(i)) + 1, y: view.rowTop(item.lane.id, row) + 5 };
-        }
-      }
-    }
-    return null;
-  };
-  TL.locate = function (layer, count) {
-    const spans = TL.loadedSpans();
-    for (const item of view.visibleItems(0)) {
-      if (item.kind !== "lane" || item.lane.layer !== layer || !spans) continue;
-      for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
-        for (let i = first; i < end; i += 1) {
-          const x = view.x(spans.at(i));
-          if (spans.count[i] <= (count || 1) && x > TL.GUTTER + 5 && x < view.width - 5) {
-            return { event: spans.event[i], x: x + 1, y: view.rowTop(item.lane.id, row) + 5 };
-          }
-        }
-      }
-    }
-    return null;
-  };
-})(window.TL);
+  }
+  return null;
+}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from tracecorr.capture.hiplog.log_file import list_data
 from tracecorr.capture.workload.container import find_marked
 from tracecorr.capture.workload.engines import exec_log_folders
-from tracecorr.store.followed import LOG_FOLDER
+from tracecorr.store.ownership import LOG_FOLDER, is_log, open_log
 
 # The system call openat2 and its flags (openat2.h of the kernel), which the standard library does not offer.
 _SYS_OPENAT2 = 437
@@ -47,36 +46,49 @@ class ContainerLogs:
         left = os.statvfs(self._folder)
         return left.f_bavail * left.f_frsize
 
-    def move_to(self, target: Path) -> None:
-        """Move what is in it into the capture folder, and take the folder away from the container.
+    def move_to(self, target: Path, owners: Iterable[int] = ()) -> list[str]:
+        """Move the logs into the capture folder, and take the folder away from the container.
 
-        What is no plain file is not moved. What cannot be moved stays, and does not keep the rest from it.
+        What cannot be moved stays, and does not keep the rest from it.
+
+        Args:
+            target: the log folder of the capture.
+            owners: uids of the workload, beside that of the folder's owner.
+
+        Returns: a sentence for what stays there because it is no log of the workload.
 
         Raises:
             OSError: why something could not be moved or removed.
         """
         failures: list[OSError] = []
-        for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
+        users = {os.fstat(self._folder).st_uid, *owners}
+        foreign = []
+        for name in sorted(os.listdir(self._folder)):  # noqa: PTH208
             try:
-                if entry.is_file(follow_symlinks=False):
-                    self._copy(entry.name, target)
-                self._remove_entry(entry)
+                if is_log(os.stat(name, dir_fd=self._folder, follow_symlinks=False), users):
+                    self._copy(name, target, users)
+                    os.unlink(name, dir_fd=self._folder)
+                else:
+                    foreign.append(name)
             except OSError as error:
                 failures.append(error)
         if failures:
             why = f"{failures[0].strerror}; what could not be moved stays in {self.inside} of the container"
             raise OSError(failures[0].errno, why) from failures[0]
-        self.remove()
+        self._remove_empty()
+        stays = f"in {self.inside} of the container stays what is no log of the workload: {', '.join(foreign)}"
+        return [stays] if foreign else []
 
     def remove(self) -> None:
-        """Take the folder away from the container, with all that is in it.
+        """Take the logs and their folder away from the container; what is no log of the workload stays."""
+        owners = {os.fstat(self._folder).st_uid}
+        for name in os.listdir(self._folder):  # noqa: PTH208
+            if is_log(os.stat(name, dir_fd=self._folder, follow_symlinks=False), owners):
+                os.unlink(name, dir_fd=self._folder)
+        self._remove_empty()
 
-        Raises:
-            OSError: why something could not be removed.
-        """
-        for entry in os.scandir(self._folder):
-            self._remove_entry(entry)
-        with suppress(FileNotFoundError):
+    def _remove_empty(self) -> None:
+        with suppress(OSError):  # somebody else's files are in it
             os.rmdir(os.path.basename(self.inside), dir_fd=self._parent)  # noqa: PTH119
 
     def close(self) -> None:
@@ -84,21 +96,13 @@ class ContainerLogs:
         os.close(self._folder)
         os.close(self._parent)
 
-    def _remove_entry(self, entry: os.DirEntry[str]) -> None:
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.name, dir_fd=self._folder)
-        else:
-            os.unlink(entry.name, dir_fd=self._folder)
-
-    def _copy(self, name: str, target: Path) -> None:
-        """Copy a plain file, all of it or nothing; what was freed of it stays a hole."""
-        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._folder)
+    def _copy(self, name: str, target: Path, owners: set[int]) -> None:
+        """Copy a log, all of it or nothing; what was freed of it stays a hole."""
+        source = open_log(name, os.O_RDONLY, owners, self._folder)
         try:
-            if not stat.S_ISREG(os.fstat(source).st_mode):
-                return
             with ExitStack() as undone, (target / name).open("xb") as copy:
                 undone.callback((target / name).unlink)
-                for start, end in _list_data(source):
+                for start, end in list_data(source, 0, os.fstat(source).st_size):
                     copy.seek(start)
                     while start < end and (piece := os.pread(source, min(_PIECE, end - start), start)):
                         copy.write(piece)
@@ -178,16 +182,6 @@ def _open_first(root: int, folders: Sequence[str]) -> tuple[str, int, int]:
         except OSError:
             os.close(parent)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), " ".join(folders))
-
-
-def _list_data(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each part of a file that is no hole."""
-    end = 0
-    with suppress(OSError):  # ENXIO: there is no more data
-        while True:
-            start = os.lseek(descriptor, end, os.SEEK_DATA)
-            end = os.lseek(descriptor, start, os.SEEK_HOLE)
-            yield start, end
 
 
 class _OpenHow(ctypes.Structure):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import threading
 from collections.abc import Callable, Container, Iterable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,71 +15,16 @@ from typing import Any
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.late_writers import LateWriters
 from tracecorr.capture.hiplog.log_file import CUT_SHORT, GrowingLog, LogFollower
+from tracecorr.capture.signals import Interrupted
 from tracecorr.capture.workload.launch import Launched
 from tracecorr.store.capture import LONGEST_NAME
 from tracecorr.store.frames import SUFFIX
-
-# A runtime writes some KB at once.
-_FULL_BYTES = 1 << 16
-
-
-@dataclass
-class ClosedLogs:
-    """What came of it.
-
-    Args:
-        losses: what was lost of the logs.
-        problems: what to tell the user.
-        failures: why the logs could not be brought in.
-    """
-
-    losses: list[dict[str, Any]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    failures: list[OSError] = field(default_factory=list)
-
-    @property
-    def is_cut(self) -> bool:
-        """Tell whether somebody wrote on after the recording had ended."""
-        return any(loss["reason"] == CUT_SHORT for loss in self.losses)
-
-
-def close_logs(
-    logs: LogKeeper, launched: Launched, folder: RecordingFolder, alive: Iterable[int], seconds: float
-) -> ClosedLogs:
-    """Complete the logs, whatever the workload did to them; who still writes cannot change them any more.
-
-    Args:
-        logs: the logs.
-        launched: the workload.
-        folder: the capture folder.
-        alive: processes of the workload that go on.
-        seconds: for how long it ran.
-    """
-    closed = ClosedLogs()
-    strange: list[str] = []
-    with closing(LateWriters(launched.logs, alive)) as late:
-        steps: list[Callable[[], None]] = [
-            lambda: closed.losses.extend(logs.finish(late.names)),
-            lambda: closed.problems.extend(launched.collect() or ()),
-            lambda: strange.extend(folder.seal_logs()),
-        ]
-        for step in steps:
-            try:
-                step()
-            except OSError as error:
-                closed.failures.append(error)
-        said = late.discard(logs.size / seconds)
-    closed.problems += [*logs.problems, *(f"the logs are not complete: {error}" for error in closed.failures)]
-    closed.problems += [f"{name} in the log folder was no plain file and was removed" for name in strange]
-    closed.problems += [said] if said else []
-    if folder.free_bytes() < _FULL_BYTES:
-        closed.problems.append(
-            "the disk is full: what the HIP runtime could not write is missing in its log, uncounted"
-        )
-    return closed
-
+from tracecorr.store.ownership import FOREIGN_FOLDER, find_owners, is_log
 
 _PAUSE_SECONDS = 0.1
+# A runtime writes some KB at once.
+_FULL_BYTES = 1 << 16
+Interruptible = Callable[[], AbstractContextManager[None]]
 
 
 class LogKeeper:
@@ -93,10 +37,14 @@ class LogKeeper:
     Args:
         folder: where the logs are.
         frames: root's folder for the compressed logs; None to leave the logs as they are.
+        users: gives the uids of processes of the workload, beside that of the folder's owner.
     """
 
-    def __init__(self, folder: Path, frames: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, frames: Path | None = None, users: Callable[[], frozenset[int]] = frozenset
+    ) -> None:
         self._folder = folder
+        self._users = users
         self._frames = frames
         self._logs: dict[str, GrowingLog] = {}
         self._vanished: list[GrowingLog] = []
@@ -107,6 +55,10 @@ class LogKeeper:
         self.size = 0
         self.stored: dict[str, tuple[int, str]] = {}
         self.problems: list[str] = []
+
+    def owners(self) -> frozenset[int]:
+        """Return the uids whose files in the folder are logs."""
+        return find_owners(self._folder) | self._users()
 
     @property
     def names(self) -> list[str]:
@@ -167,6 +119,12 @@ class LogKeeper:
                 self.stored[log.follower.path.name] = log.stored
         return losses
 
+    def abandon(self) -> None:
+        """Leave the logs as a kill would: what is compressed stays, the rest stays in the folder."""
+        self.stop()
+        for log in self._logs.values():
+            self._attempt(log, log.shorten)
+
     def _work(self) -> None:
         while True:
             try:
@@ -183,14 +141,14 @@ class LogKeeper:
             # One whose compressed file could have no name stays as it is.
             fits = len(os.fsencode(f"{name}{SUFFIX}")) <= LONGEST_NAME
             follower = LogFollower(self._frames, name) if self._frames is not None and fits else None
-            log = self._logs[name] = GrowingLog(self._folder / name, status.st_ino, follower)
+            log = self._logs[name] = GrowingLog(self._folder / name, status.st_ino, follower, self.owners)
             if self._is_cut:
                 log.cut(at_start=True)
         more = False
 
         def look() -> None:
             nonlocal more
-            more = log.look(status.st_size, whole=self._is_cut)
+            more = log.look(status, whole=self._is_cut)
             log.discard()
 
         self._attempt(log, look)
@@ -199,7 +157,7 @@ class LogKeeper:
         return more
 
     def _measure(self) -> None:
-        self.size = sum(log.kept_bytes for log in self._logs.values())
+        self.size = sum(log.data_bytes for log in self._logs.values())
 
     def _find_files(self) -> dict[str, os.stat_result]:
         found = {}
@@ -210,7 +168,8 @@ class LogKeeper:
                         found[entry.name] = entry.stat(follow_symlinks=False)
         except OSError as error:
             self._note(f"the folder of the logs cannot be read: {error.strerror}")
-        return {name: status for name, status in found.items() if stat.S_ISREG(status.st_mode)}
+        owners = self.owners()
+        return {name: status for name, status in found.items() if is_log(status, owners)}
 
     def _forget_vanished(self, found: dict[str, os.stat_result]) -> None:
         """Take out what is gone; a file that was renamed and not shortened is still the same log."""
@@ -235,3 +194,81 @@ class LogKeeper:
     def _note(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+@dataclass
+class ClosedLogs:
+    """What came of it.
+
+    Args:
+        losses: what was lost of the logs.
+        problems: what to tell the user.
+        failures: why the logs could not be brought in.
+        is_interrupted: whether a signal ended it: `correlate` completes what is left.
+    """
+
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    failures: list[OSError] = field(default_factory=list)
+    is_interrupted: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether somebody wrote on after the recording had ended."""
+        return any(loss["reason"] == CUT_SHORT for loss in self.losses)
+
+
+def close_logs(
+    logs: LogKeeper,
+    launched: Launched,
+    folder: RecordingFolder,
+    alive: Iterable[int],
+    seconds: float,
+    interruptible: Interruptible = nullcontext,
+) -> ClosedLogs:
+    """Complete the logs, whatever the workload did to them; who still writes cannot change them any more.
+
+    Args:
+        logs: the logs.
+        launched: the workload.
+        folder: the capture folder.
+        alive: processes of the workload that go on.
+        seconds: for how long it ran.
+        interruptible: lets a signal raise `Interrupted`.
+    """
+    closed = ClosedLogs()
+    owners = logs.owners()
+    with closing(LateWriters(launched.logs, alive, owners)) as late:
+        steps: list[Callable[[], None]] = [
+            lambda: closed.losses.extend(logs.finish(late.names)),
+            lambda: closed.problems.extend(launched.collect(owners) or ()),
+        ]
+        for step in steps:
+            try:
+                with interruptible():
+                    step()
+            except OSError as error:
+                closed.failures.append(error)
+            except Interrupted:
+                closed.is_interrupted = True
+                logs.abandon()
+        try:
+            closed.problems += [_describe_foreign(name, folder) for name in folder.seal_logs(owners)]
+        except OSError as error:
+            closed.failures.append(error)
+        said = late.discard(logs.size / seconds)
+    closed.problems += [*logs.problems, *(f"the logs are not complete: {error}" for error in closed.failures)]
+    closed.problems += [said] if said else []
+    if folder.free_bytes() < _FULL_BYTES:
+        closed.problems.append(
+            "the disk is full: what the HIP runtime could not write is missing in its log, uncounted"
+        )
+    return closed
+
+
+def _describe_foreign(name: str, folder: RecordingFolder) -> str:
+    place = folder.shown / FOREIGN_FOLDER
+    return (
+        f"{name} in the log folder was not written by the workload's user: it was neither read nor changed and lies in "
+        f"{place}, which only root can open; move it back where it belongs"
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from tracecorr.capture.hiplog.discard_log import start_discarding
-from tracecorr.capture.hiplog.log_file import open_log
 from tracecorr.capture.workload.processes import is_writable
+from tracecorr.store.ownership import open_log
 
 _PROC = Path("/proc")
 _MOST_NAMED = 3
@@ -24,17 +24,18 @@ class LateWriters:
     Args:
         folder: where the logs are.
         pids: processes of the workload that live.
+        owners: uids of the workload.
     """
 
-    def __init__(self, folder: Path, pids: Iterable[int]) -> None:
+    def __init__(self, folder: Path, pids: Iterable[int], owners: Container[int]) -> None:
         self._files: dict[tuple[int, int], tuple[str, int]] = {}
         self._processes: dict[int, int] = {}
         writes = {pid: _list_written(pid) for pid in sorted(pids)}
         for name in _list_names(folder):
             with suppress(OSError):
-                descriptor = open_log(folder / name, os.O_RDWR)
+                descriptor = open_log(folder / name, os.O_RDWR, owners)
                 found = os.fstat(descriptor)
-                if found.st_nlink == 1 and (found.st_dev, found.st_ino) not in self._files:
+                if (found.st_dev, found.st_ino) not in self._files:
                     self._files[found.st_dev, found.st_ino] = name, descriptor
                 else:
                     os.close(descriptor)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tracecorr.model.checksum import Checksum
 from tracecorr.store.frames import FRAME_BYTES, SUFFIX, FrameWriter
-from tracecorr.store.space import free_space
+from tracecorr.store.ownership import open_log
+from tracecorr.store.space import LEAST_HOLE, free_space
 
-_BLOCK = 4096
+_BLOCK, _BLOCK_UNIT = 4096, 512  # the latter is that of st_blocks
 # Space is given back in steps: before each the frames must be on the disk, or a crash of the machine would take both.
 _STEP_BYTES = 4 * FRAME_BYTES
 _LARGEST_FRAME = FRAME_BYTES + (64 << 10)
@@ -43,6 +43,7 @@ class LogFollower:
         self._retry = 0.0
         self.begins = 0
         self.position = 0
+        self.hole_bytes = 0
         self.cannot_free = ""
 
     @property
@@ -92,12 +93,8 @@ class LogFollower:
         waiting = end - self.position
         if waiting < (1 if whole and self.has_begun else FRAME_BYTES) or time.monotonic() < self._retry:
             return False
-        data = os.pread(descriptor, min(FRAME_BYTES, waiting), self.position)
-        if waiting >= FRAME_BYTES:
-            # A frame that ends with a line can be read without its neighbour.
-            data = data[: data.rfind(b"\n") + 1] or data
         try:
-            self._append(descriptor, data)
+            self._append(descriptor, end)
         except OSError:
             self._retry = time.monotonic() + _RETRY_SECONDS
             self._drop_empty()
@@ -122,7 +119,7 @@ class LogFollower:
         if self._writer is not None:
             self._writer.finish()
 
-    def _append(self, descriptor: int, data: bytes) -> None:
+    def _append(self, descriptor: int, end: int) -> None:
         if self._writer is None:
             self.path.parent.mkdir(exist_ok=True)
             self._writer = FrameWriter.create(self.path)
@@ -130,10 +127,12 @@ class LogFollower:
             # On a full disk what was read makes the room for what comes.
             self._free_behind(descriptor)
             self._writer.reserve(_LARGEST_FRAME)
-        self._writer.append(data)
-        self._checksum.update(data)
-        self.position += len(data)
-        self._remembered = data[-_REMEMBERED:]
+        holes, before = len(self._writer.table.holes), self.position
+        self.position = self._writer.append_from(descriptor, before, end, self._checksum)
+        if len(self._writer.table.holes) > holes:
+            self.hole_bytes += self.position - before
+        start = max(self.position - _REMEMBERED, 0)
+        self._remembered = os.pread(descriptor, self.position - start, start)
 
     def _drop_empty(self) -> None:
         """Take away a file that got no frame: the log itself is whole."""
@@ -168,13 +167,16 @@ class GrowingLog:
         path: where it is.
         inode: which file it is.
         follower: what compresses it; None to leave it as it is.
+        owners: uids of the workload.
 
     `stored` is the size (bytes) and the checksum of what was compressed, when it is closed.
     """
 
-    def __init__(self, path: Path, inode: int, follower: LogFollower | None) -> None:
-        self.path, self.inode, self.follower = path, inode, follower
-        self.size = 0
+    def __init__(
+        self, path: Path, inode: int, follower: LogFollower | None, owners: Callable[[], Container[int]]
+    ) -> None:
+        self.path, self.inode, self.follower, self._owners = path, inode, follower, owners
+        self.size = self._blocks = 0
         self._kept: int | None = None
         self._counted = self._lost_lines = self._cut_ns = 0
         self._losses: list[dict[str, Any]] = []
@@ -186,18 +188,27 @@ class GrowingLog:
         return self._begins + self._end
 
     @property
+    def data_bytes(self) -> int:
+        """Return how much of what is kept is no hole: a file can be made longer by a terabyte at once."""
+        position, holes = (self.follower.position, self.follower.hole_bytes) if self.follower is not None else (0, 0)
+        waiting = max(self._end - position, 0)
+        hole = max(waiting - self._blocks, 0)
+        return self.kept_bytes - holes - (hole if hole >= LEAST_HOLE else 0)
+
+    @property
     def is_compressed(self) -> bool:
         """Tell whether a part of it is compressed already."""
         return self.follower is not None and self.follower.has_begun
 
-    def look(self, size: int, *, whole: bool = False) -> bool:
+    def look(self, status: os.stat_result, *, whole: bool = False) -> bool:
         """Take notice of its size, and compress a frame of it; return whether one more can follow at once.
 
         Args:
-            size: bytes of the file.
+            status: of the file.
             whole: whether a last, short frame is wanted.
         """
-        seen, self.size = self.size, size
+        size = status.st_size
+        seen, self.size, self._blocks = self.size, size, status.st_blocks * _BLOCK_UNIT
         if size >= seen and (self.follower is None or not self.follower.wants(size)):
             return False
         with self._open(os.O_RDWR) as descriptor:
@@ -230,12 +241,10 @@ class GrowingLog:
         if self._kept is None or self.size <= self._counted:
             return
         with self._open(os.O_RDWR) as descriptor:
-            while self._counted < self.size:
-                data = os.pread(descriptor, min(_CHUNK, self.size - self._counted), self._counted)
-                if not data:
-                    break
-                self._lost_lines += data.count(b"\n")
-                self._counted += len(data)
+            for begin, stop in list_data(descriptor, self._counted, self.size):
+                for at in range(begin, stop, _CHUNK):
+                    self._lost_lines += os.pread(descriptor, min(_CHUNK, stop - at), at).count(b"\n")
+            self._counted = self.size
             start, end = -(-self._kept // _BLOCK) * _BLOCK, self._counted // _BLOCK * _BLOCK
             if end > start:
                 # A file system that cannot give it back keeps it until the end.
@@ -252,14 +261,19 @@ class GrowingLog:
         if self.follower is None or not self.follower.has_begun:
             if is_written and not is_gone:
                 self._replace_by_copy()
-            elif not is_gone and self._kept is not None and self.size > self._kept:
-                with self._open(os.O_WRONLY) as descriptor:
-                    os.ftruncate(descriptor, self._kept)
+            elif not is_gone:
+                self.shorten()
             return
         if not is_gone:
             self._compress_rest(self.follower)
         self.stored = self.follower.summary
         self.follower.finish()
+
+    def shorten(self) -> None:
+        """Cut the file itself to what is kept."""
+        if self._kept is not None and self.size > self._kept:
+            with self._open(os.O_WRONLY) as descriptor:
+                os.ftruncate(descriptor, self._kept)
 
     def list_losses(self, *, is_gone: bool) -> list[dict[str, Any]]:
         """Return what was lost of it: path, reason, offset, bytes, lines where they were counted, times."""
@@ -277,8 +291,6 @@ class GrowingLog:
         fresh = self.path.with_name(f".{self.path.name}.kept")
         with self._open(os.O_RDONLY) as descriptor:
             owner = os.fstat(descriptor)
-            if owner.st_nlink != 1:  # a file of another folder, which the workload's user may not even read
-                return
             copy = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             try:
                 done = 0
@@ -297,7 +309,8 @@ class GrowingLog:
             with self._open(os.O_RDWR) as descriptor:
                 while follower.step(descriptor, self._end, whole=True):
                     pass
-            self.path.unlink()
+            if self.path.lstat().st_ino == self.inode:
+                self.path.unlink()
         except OSError as error:
             left = self._end - follower.position
             reason = f"not compressed: {error.strerror or error}; it is left in {self.path.name}"
@@ -330,33 +343,32 @@ class GrowingLog:
 
     @contextmanager
     def _open(self, flags: int) -> Iterator[int]:
-        descriptor = open_log(self.path, flags)
+        descriptor = open_log(self.path, flags, self._owners())
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
 
-def open_log(path: Path, flags: int) -> int:
-    """Open a file of the workload's folder; it may be anything, so no link is followed and nothing waited for.
-
-    Raises:
-        OSError: it is gone, or no plain file.
-    """
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is no plain file")
-    return descriptor
-
-
 def find_last_line_end(descriptor: int, start: int, size: int) -> int:
     """Return where the last whole line of a file ends, or `start` where none ends between it and `size`."""
-    end = size
-    while end > start:
-        begin = max(end - _CHUNK, start)
-        found = os.pread(descriptor, end - begin, begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
-        end = begin
+    for begin, end in reversed(list(list_data(descriptor, start, size))):
+        while end > begin:
+            at = max(end - _CHUNK, begin)
+            found = os.pread(descriptor, end - at, at).rfind(b"\n")
+            if found >= 0:
+                return at + found + 1
+            end = at
     return start
+
+
+def list_data(descriptor: int, start: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each part of a file between `start` and `size` that is no hole."""
+    end = start
+    with contextlib.suppress(OSError):  # ENXIO: there is no more data
+        while end < size:
+            begin = os.lseek(descriptor, end, os.SEEK_DATA)
+            if begin >= size:
+                return
+            end = min(os.lseek(descriptor, begin, os.SEEK_HOLE), size)
+            yield begin, end

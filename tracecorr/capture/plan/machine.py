@@ -7,17 +7,19 @@ import errno
 import os
 import platform
 import resource
+import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.capture.descriptors import most_files
 from tracecorr.capture.plan.plan import NO, PARTLY, YES, Finding, Offer, Runtime, Wanted
 from tracecorr.capture.plan.runtimes import find_runtimes, installed_libraries, other_users, read_library
 from tracecorr.capture.plan.trials import Trials, try_tracefs
 from tracecorr.capture.probes.user import describe_cost, most_probes, perf_cpus
 from tracecorr.capture.smi_events import look_at_smi
-from tracecorr.capture.snapshots import KFD_DEBUGFS
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token, pid_namespace
 from tracecorr.capture.tracefs.undo import ACTIONS
@@ -211,7 +213,7 @@ def probe_machine(
         virtual_function=is_virtual_function(),
         runtimes=runtimes,
         findings=(
-            look_at_rights(), look_at_process_numbers(), *trials.findings,
+            look_at_rights(), look_at_code(), look_at_process_numbers(), *trials.findings,
             *look_at_events(trials.events), look_at_lockdown(), look_at_limits(), kfd, smi, debugfs,
             *look_at_runtimes(runtimes, where), look_at_engines(),
         ),
@@ -234,6 +236,33 @@ def _look_at_probe_budget(offer: Offer) -> tuple[Finding, ...]:
     why = f"up to {most} probes are bound to the workload: {describe_cost(1, cpus)}"
     remedy = "" if most >= _USUAL_PROBES else "run the workload on fewer CPUs (taskset, numactl)"
     return (Finding("probes through perf", YES if not remedy else PARTLY if most else NO, why, remedy),)
+
+
+def look_at_code() -> Finding:
+    """Tell whether somebody else can change what root runs here: Python, its libraries, tracecorr itself."""
+    if os.geteuid() != 0:
+        return Finding("code", YES, "it does not run as root")
+    program = Path(sys.executable)
+    places = [program.parent, program.resolve().parent, Path(__file__), *(Path(name or ".") for name in sys.path)]
+    for place in (path.absolute() for path in places):
+        writable = next((path for path in (place, *place.resolve().parents) if _others_write(path, place)), None)
+        if writable is not None:
+            who = f"user {writable.stat().st_uid}" if writable.stat().st_uid else "others than root"
+            why = f"root runs code from {place}, and {who} may write {writable}: whoever changes it becomes root"
+            step = "install tracecorr where only root may write: sudo pipx install --global"
+            return Finding("code", PARTLY, why, step)
+    return Finding("code", YES, "only root may change what runs as root")
+
+
+def _others_write(path: Path, place: Path) -> bool:
+    """Tell whether users other than root may write a file or folder, or replace what is in it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    # Of a folder above, the sticky bit keeps what belongs to root.
+    is_kept = path != place and found.st_mode & stat.S_ISVTX
+    return found.st_uid != 0 or (bool(found.st_mode & 0o022) and not is_kept)
 
 
 def _count_threads(pid: int) -> int:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tracecorr.capture.folder import return_folder
 from tracecorr.capture.hiplog.container_logs import clear_leftovers
 from tracecorr.capture.tracefs.control import PROBE_FILES, Tracefs, mounted_tracefs
 from tracecorr.capture.tracefs.journal import PREFIX, Note, Undo, journal_folder, owner_of, read_journal
@@ -153,6 +154,15 @@ def _undo_gate(note: Note) -> str:
     return clear_leftovers(note["token"], Path(note["folder"])) if owner is None or owner.is_dead() else ""
 
 
+def _undo_folder(note: Note) -> str:
+    """Give the folder of a killed capture to its caller; a capture that lives does it itself."""
+    owner = owner_of(PREFIX + note["token"])
+    if owner is None or owner.is_dead():
+        inode = note["device"], note["inode"]
+        return_folder(Path(note["path"]), note["uid"], note["gid"], share=note["share"], inode=inode)
+    return ""
+
+
 def _undo_mount(note: Note) -> str:
     """Take the mount away again; where it is in use by others it stays, as tracefs always may."""
     if mounted_tracefs() == Path(note["path"]):
@@ -184,5 +194,6 @@ ACTIONS: dict[str, Undo] = {
     "top_buffer": _undo_top_buffer,
     "file": _undo_file,
     "gate": _undo_gate,
+    "folder": _undo_folder,
     "mount": _undo_mount,
 }

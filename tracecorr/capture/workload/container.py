@@ -275,7 +275,9 @@ class GatePipe:
 
     def close(self) -> None:
         """Let go of it; a gate that still waits ends."""
+        mine = os.fstat(self._descriptor)
         os.close(self._descriptor)
-        # What is in its place and is no file is thrown out when the logs are sealed.
-        with suppress(FileNotFoundError, IsADirectoryError):
-            self._path.unlink()
+        # Anything else in its place is put aside when the logs are sealed.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(mine, self._path.lstat()):
+                self._path.unlink()

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tracecorr.capture.workload.engines import LOG_MOUNT, exec_command, exec_log
 from tracecorr.capture.workload.host import AttachedProcess, GatedProcess, Workload, resolve_command
 from tracecorr.capture.workload.invoker import Invoker, find_invoker, read_status
 from tracecorr.model.errors import InputError, MachineError
+from tracecorr.store.ownership import LOG_FOLDER
 
 LOG_NAME = "hip"
 
@@ -33,7 +34,8 @@ class Launched:
         logs: folder of its logs, as the host sees it.
         variables: environment that it got from here.
         where: `host`, `container NAME`, `image NAME` or `process PID`.
-        collect: brings the logs into the capture folder, after the workload; returns what to tell of that.
+        collect: brings the logs into the capture folder, after the workload, given the uids of the workload; returns
+            what to tell of that.
         withdraw: takes away what was made for a workload that was ended at its gate.
         free_bytes: space left where the logs land.
     """
@@ -43,7 +45,7 @@ class Launched:
     where: str
     free_bytes: Callable[[], int]
     variables: dict[str, str] = field(default_factory=dict)
-    collect: Callable[[], list[str] | None] = lambda: None
+    collect: Callable[[frozenset[int]], list[str] | None] = lambda owners: None  # noqa: ARG005
     withdraw: Callable[[], None] = lambda: None
 
 
@@ -64,7 +66,14 @@ def check_command(options: CaptureOptions, invoker: Invoker) -> str:
     return "" if places else resolve_command(options.command[0], invoker.environment)
 
 
-def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: RecordingFolder, token: str) -> Launched:
+def launch(
+    options: CaptureOptions,
+    invoker: Invoker,
+    program: str,
+    folder: RecordingFolder,
+    token: str,
+    interruptible: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Launched:
     """Start the workload behind its gate.
 
     Args:
@@ -73,6 +82,7 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
         program: path of its executable on the host.
         folder: the capture folder.
         token: unique name of the capture.
+        interruptible: lets a signal raise `Interrupted` while a container's engine is waited for.
 
     Raises:
         CommandError: the container has no such command.
@@ -82,18 +92,21 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
     if options.pid is not None:
         return _attach(options, options.pid, folder)
     if options.container is not None:
-        return _launch_exec(options, invoker, folder, token)
+        with interruptible():
+            return _launch_exec(options, invoker, folder, token)
     if options.image is not None:
-        return _launch_run(options, invoker, folder, token)
+        with interruptible():
+            return _launch_run(options, invoker, folder, token)
     variables = log_environment(options.log_level, folder.log_folder / LOG_NAME)
+    os.chown(folder.path / LOG_FOLDER, invoker.uid, invoker.gid)
     process = GatedProcess(program, options.command, {**invoker.environment, **variables}, invoker, WATCHED)
-    return Launched(process, folder.path / "raw/amd_log", "host", folder.free_bytes, variables)
+    return Launched(process, folder.path / LOG_FOLDER, "host", folder.free_bytes, variables)
 
 
 def _attach(options: CaptureOptions, pid: int, folder: RecordingFolder) -> Launched:
-    process, own, logs = AttachedProcess(pid), OwnLogs(pid), folder.path / "raw/amd_log"
+    process, own, logs = AttachedProcess(pid), OwnLogs(pid), folder.path / LOG_FOLDER
 
-    def collect() -> list[str]:
+    def collect(_owners: frozenset[int]) -> list[str]:
         room = folder.free_bytes() - options.min_free_bytes
         try:
             return own.copy_to(logs, min(room, options.max_log_bytes or room))
@@ -116,9 +129,9 @@ def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFol
     if "AMD_LOG_LEVEL_FILE" in variables:
         variables["AMD_LOG_LEVEL_FILE"] = f"{logs.inside}/{LOG_NAME}"
 
-    def collect() -> None:
+    def collect(owners: frozenset[int]) -> list[str]:
         try:
-            logs.move_to(folder.path / "raw/amd_log")
+            return logs.move_to(folder.path / LOG_FOLDER, owners)
         finally:
             logs.close()
 
@@ -135,20 +148,26 @@ def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFol
 def _launch_run(options: CaptureOptions, invoker: Invoker, folder: RecordingFolder, token: str) -> Launched:
     assert options.image is not None
     engine, facts = find_engine("image", options.image, _root(), invoker)
-    pipe = GatePipe(folder.path / "raw/amd_log")
+    if engine.user.uid == 0:
+        folder.close_raw()
+    pipe = GatePipe(folder.path / LOG_FOLDER)
     variables = log_environment(options.log_level, Path(LOG_MOUNT) / LOG_NAME)
     command = run_command(
         engine, options.image, facts, options.command, variables, token, folder.log_folder, options.run_options,
         tty=_has_terminal(),
     )  # fmt: skip
     program = options.command[0] if options.command else f"the command of image {options.image}"
-    gate = ContainerProcess(_start_engine(command, engine.user), token, pipe, program)
+    try:
+        gate = ContainerProcess(_start_engine(command, engine.user), token, pipe, program)
+    except BaseException:
+        pipe.close()
+        raise
     with _discard_on_failure(gate):
         # The container's user must be able to write its log there.
         owner = int((read_status(gate.pid) or {}).get("Uid", "0").split()[0])
-        os.chown(folder.path / "raw/amd_log", owner, -1)
-    logs, where = folder.path / "raw/amd_log", f"image {options.image}"
-    return Launched(gate, logs, where, folder.free_bytes, variables, pipe.close, pipe.close)
+        os.chown(folder.path / LOG_FOLDER, owner, -1)
+    logs, where = folder.path / LOG_FOLDER, f"image {options.image}"
+    return Launched(gate, logs, where, folder.free_bytes, variables, lambda _owners: pipe.close(), pipe.close)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import ctypes
 import os
 import re
 import time
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,14 @@ class SeenProcess:
     Args:
         pid: host number.
         namespace_pid: number in its own pid namespace: what the HIP log prints.
+        user: effective uid on the host.
         timens_offsets: ns that its time namespace adds to clocks of the host; empty in the host's.
     """
 
     pid: int
     namespace_pid: int
     parent: int
+    user: int
     comm: str
     exe: str
     cgroup: str
@@ -50,6 +52,13 @@ class ProcessTable:
     def __init__(self) -> None:
         self.seen: dict[int, SeenProcess] = {}
         self._alive: set[int] = set()
+        self._users: set[int] = set()
+
+    @property
+    def users(self) -> frozenset[int]:
+        """Return the host uids that its processes had; 0 only if the first of them had it."""
+        first = next(iter(self.seen.values()), None)
+        return frozenset(self._users if first is not None and first.user == 0 else self._users - {0})
 
     @property
     def alive(self) -> frozenset[int]:
@@ -70,6 +79,7 @@ class ProcessTable:
         if found is None:
             return False
         self.seen[pid] = replace(found, comm="", exe="") if at_gate else found
+        self._users.add(found.user)
         self._alive.add(pid)
         return True
 
@@ -156,8 +166,9 @@ class ProcessTable:
         before, name = self.seen[pid], status.get("Name", "")
         changed = alive and (name, _read_program(pid)) != (before.comm, before.exe)
         now = _look_at(pid, before.how) if changed else None
+        self._users.add(find_user(status))
         if now is not None and now.exe:
-            self.seen[pid] = replace(now, seen_ns=before.seen_ns)
+            self.seen[pid] = replace(now, seen_ns=before.seen_ns, user=before.user)
         elif name != before.comm:
             self.seen[pid] = replace(before, comm=name, exe="")
         return alive
@@ -171,6 +182,7 @@ def _look_at(pid: int, how: str) -> SeenProcess | None:
         pid=pid,
         namespace_pid=int(status.get("NSpid", str(pid)).split()[-1]),
         parent=int(status.get("PPid", "0")),
+        user=find_user(status),
         comm=status.get("Name", ""),
         exe=_read_program(pid),
         cgroup=find_cgroup(pid),
@@ -178,6 +190,11 @@ def _look_at(pid: int, how: str) -> SeenProcess | None:
         seen_ns=time.monotonic_ns(),
         how=how,
     )
+
+
+def find_user(status: Mapping[str, str]) -> int:
+    """Return the effective uid on the host, from the fields of /proc/PID/status."""
+    return int(status.get("Uid", "0 0").split()[1])
 
 
 def _read_program(pid: int) -> str:

@@ -9,8 +9,6 @@ from tracecorr.read.text import PAD, Text, pad
 
 # Calls are paired and tables made once for so many bytes.
 BLOCK_BYTES = 16 << 20
-# Where lines are very short, what is told of each takes many times its memory.
-_PIECE_BYTES = 1 << 19
 _LONGEST_LINE = 64 << 20
 # A run leaves hundreds of logs that are no longer than this; room for a whole block costs more than to read one.
 _SHORT_LOG = 1 << 20
@@ -140,15 +138,3 @@ def find_borders(data: LogBytes, block_bytes: int) -> list[int]:
             break
         borders.append(stop)
     return borders if borders[-1] == len(data) else [*borders, len(data)]
-
-
-def cut_pieces(block: Text) -> Iterator[Text]:
-    """Yield a block in pieces, without a copy of it."""
-    start = block.start
-    while block.stop - start >= 2 * _PIECE_BYTES:
-        stop = cut_at(block.raw, start, block.stop, _PIECE_BYTES)
-        if not stop or block.raw[stop - 1] != _NEWLINE:
-            break
-        yield Text.within(block.raw, start, stop)
-        start = stop
-    yield block if start == block.start else Text.within(block.raw, start, block.stop)

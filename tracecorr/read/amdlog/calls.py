@@ -1,33 +1,101 @@
-"""HIP calls: which exit belongs to which enter, and which calls enclose a record.
+"""What belongs together in the rows of a block: calls and their exits, packets and the lines before them.
 
-All arrays are in the order of the file; each row has a lane (one per thread). That the exit
-of a call never comes is proven by the exit of a call that encloses it, or by the same function
-being entered again, since no HIP function calls itself.
+Rows are in the order of the file; each has a lane, that of one thread in one run of its program. ROCm 6.4 and later
+append to the file of an earlier process with the same number. The clock of a thread never goes back: if it does,
+another run begins, and nothing of the one before goes on.
 
-A call encloses what follows it up to the next call's line, whether its exit comes or not. It
-encloses what follows that line only if its exit comes, and no more than `WAIT_BYTES` of the file
-behind its enter: how long a call without exit really went on is not known. So the rows behind that
-line wait for the exit (`find_held`), and neither depth nor parent depends on how the file is cut.
-Calls without a thread (`shared_lane`) enclose what follows up to the next call's line only.
+That the exit of a call never comes is proven by the exit of a call that encloses it, or by the same function being
+entered again, since no HIP function calls itself.
+
+A call encloses what follows it up to the next call's line, whether its exit comes or not. It encloses what follows that
+line only if its exit comes, and no more than `WAIT_BYTES` of the file behind its enter: how long a call without exit
+really went on is not known. So the rows behind that line wait for the exit (`find_held`), and neither depth nor parent
+depends on how the file is cut. Calls without a thread enclose what follows up to the next call's line only.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tracecorr import native
+from tracecorr.native import Ints
 from tracecorr.read.amdlog.messages import Kind
-from tracecorr.read.amdlog.shared_lane import pair_without_threads
-from tracecorr.read.digits import Ints, Mask
+from tracecorr.read.amdlog.rows import Rows
+from tracecorr.read.amdlog.tokens import Thread, Vocabulary
 
+Mask = npt.NDArray[np.bool_]
 # They print no exit line (some releases do, then it is the very next record of the thread).
 WITHOUT_EXIT = ("hipGetLastError", "hipExtGetLastError")
 # Bounds what waits: all rows that are held back lie in the last so many bytes read.
 WAIT_BYTES = 8 << 20
 
 OPEN, NO_EXIT = -1, -2
+# Without a thread in the prefix several threads share a lane, and their lines may be out of order by some time.
+_STEP_NS = 1_000_000_000
+_NEVER = -(1 << 62)
+
+
+class Lanes:
+    """Number the lanes; remembers the last time of each."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[object, ...], int] = {}
+        # Of each thread its key's number; of each key its lane now and its last time.
+        self._key_of = np.zeros(0, np.int64)
+        self._lane_now = np.zeros(0, np.int64)
+        self._last = np.zeros(0, np.int64)
+        self._count = 0
+
+    def of(
+        self, threads: list[Thread], thread: npt.NDArray[np.int32], stamp: Ints, is_rocr: Mask, room: int = 0
+    ) -> npt.NDArray[np.int32]:
+        """Return the lane of each record, in the order of the file, behind room for others.
+
+        Args:
+            threads: what the codes in `thread` stand for.
+            thread: codes of threads.
+            stamp: times, in ns.
+            is_rocr: records of another clock.
+            room: for so many records.
+        """
+        self._add(threads)
+        lane, last, told = native.set_lanes(thread, self._key_of, self._lane_now, stamp, is_rocr, self._last, room)
+        least, latest, behind = told
+        if least < latest - _STEP_NS or behind > _STEP_NS:
+            rows = np.flatnonzero(~is_rocr)
+            self._part(lane[room:], self._key_of[thread], rows, stamp[rows])
+        self._last = last
+        return lane
+
+    def _add(self, threads: list[Thread]) -> None:
+        for thread in threads[len(self._key_of) :]:
+            number = self._keys.setdefault(thread.lane, len(self._keys))
+            self._key_of = np.append(self._key_of, number)
+            if number == len(self._lane_now):
+                self._lane_now = np.append(self._lane_now, self._count)
+                self._last = np.append(self._last, _NEVER)
+                self._count += 1
+
+    def _part(self, lane: npt.NDArray[np.int32], key: Ints, rows: Ints, time: Ints) -> None:
+        """Give records behind a step back lanes of their own."""
+        order = np.argsort(key[rows], kind="stable")
+        sorted_key, sorted_time = key[rows][order], time[order]
+        before = np.append(_NEVER, sorted_time[:-1])
+        is_first = np.append(True, sorted_key[1:] != sorted_key[:-1])
+        before[is_first] = self._last[sorted_key[is_first]]
+        steps = np.flatnonzero(sorted_time < before - _STEP_NS)
+        # Between two steps all belongs to one run; what stands before the first one to the run that was.
+        begins = rows[order[steps]]
+        for number in np.unique(sorted_key[steps]).tolist():
+            own = np.flatnonzero(key == number)
+            runs = np.searchsorted(np.sort(begins[sorted_key[steps] == number]), own, side="right")
+            lane[own] = np.where(runs > 0, self._count + runs - 1, lane[own])
+            self._count += int(runs[-1])
+            self._lane_now[number] = self._count - 1
 
 
 @dataclass
@@ -136,3 +204,130 @@ def find_held(records: native.Records, partner: Ints, following: Ints, position:
     first = np.full(records.lanes, records.count)
     np.minimum.at(first, lane[waits], following[waits])
     return Held(np.arange(records.count) >= first[lane], passed | (is_open & ~waits))
+
+
+def pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubtful: Mask, wait_bytes: int) -> Ints:
+    """Return for each of `rows` (calls in file order) its partner; -1 = open, -2 = none.
+
+    Without threads, several of them may print into the one lane. An exit belongs to the open call of its name only if
+    there is just one. Two open calls of one name may be those of two threads: which exit belongs to which is unknown,
+    so none of them is paired. A call that is still open when one that it began inside of ends does not nest and is not
+    paired either. Doubt about a name ends when its open calls have ended, or lie further back than an exit is waited
+    for.
+
+    Sets `doubtful` where calls are; those of earlier batches that were doubtful still are.
+    """
+    partner = dict.fromkeys(rows.tolist(), -1)
+    by_name: dict[int, deque[int]] = {}
+    # At most one call per name is beyond doubt.
+    certain: dict[int, int] = {}
+    for row in partner:
+        code = int(name[row])
+        calls = by_name.setdefault(code, deque())
+        while calls and doubtful[calls[0]] and offset[row] - offset[calls[0]] > wait_bytes:
+            partner[calls.popleft()] = -2
+        if kind[row] == Kind.ENTER:
+            if calls:
+                doubtful[[calls[-1], row]] = True
+                certain.pop(code, None)
+            elif not doubtful[row]:
+                certain[code] = row
+            calls.append(row)
+            continue
+        call = calls.pop() if calls else -1
+        if call < 0 or doubtful[call]:
+            partner[row] = -2
+            partner.update({call: -2} if call >= 0 else {})
+            continue
+        partner[row], partner[call] = call, row
+        del certain[code]
+        for other, inner in list(certain.items()):
+            if inner > call:
+                doubtful[inner] = True
+                del certain[other]
+    found = rows.copy()
+    found[:] = list(partner.values())
+    return found
+
+
+@dataclass
+class Folds:
+    """Hold for each row the earlier row of its thread that belongs to it (-1 = none), and what waits at the end.
+
+    Args:
+        shader: ShaderName of a dispatch.
+        kernarg: KernargSegment line of a dispatch.
+        command: last enqueued command of a packet or copy.
+        waiting: rows whose packet may still come in the next block.
+    """
+
+    shader: Ints
+    kernarg: Ints
+    command: Ints
+    waiting: Mask
+
+
+@dataclass
+class Joined:
+    """Hold what belongs together in a block, in the order of the file.
+
+    Args:
+        partner: of an enter its exit, of an exit its enter, or `OPEN` or `NO_EXIT`.
+        depth: how many calls enclose each row.
+        parent: the innermost one; -1 = none.
+        held: rows whose depth and parent the next block may show.
+        stays_open: calls whose exit may come in the next block.
+        emitted: rows that become events.
+    """
+
+    partner: Ints
+    depth: Ints
+    parent: Ints
+    held: Held
+    folds: Folds
+    stays_open: Mask
+    emitted: Ints
+
+    def carry(self, rows: Rows) -> Rows:
+        """Return the rows that the next block needs again."""
+        held = self.held
+        kept = np.flatnonzero(self.stays_open | self.folds.waiting | held.rows)
+        carried = rows.take(kept).without_nulls()
+        carried["is_old"] = np.zeros(len(kept), np.bool_)
+        carried["is_held"], carried["is_passed"] = held.rows[kept], held.passed[kept]
+        return carried
+
+
+class Joiner:
+    """Join rows; knows the codes of their names."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._threads = vocabulary.threads.values
+        self._leaves = vocabulary.code_names(WITHOUT_EXIT)
+        self._dispatch = int(vocabulary.code_names(("dispatch",))[0])
+
+    def join(self, rows: Rows, position: int, *, is_last: bool) -> Joined:
+        """Return what belongs together in some rows, when the file is read up to byte `position`."""
+        has_no_tid = np.array([t.tid is None for t in self._threads], np.bool_)
+        # Mostly all lines without one look alike: they are of the first thread.
+        shared = has_no_tid[rows["thread"]] if has_no_tid[1:].any() else rows["thread"] == 0
+        own = {name: rows[name] for name in ("lane", "name", "kind", "offset", "stamp", "is_rocr")}
+        records = native.Records(**own, shared=shared, passed=rows["is_passed"])
+        kind, name = own["kind"], own["name"]
+        is_leaf = (name == self._leaves[0]) | (name == self._leaves[1])
+        partner, following = pair(records, is_leaf, rows["is_doubtful"])
+        depth, parent = nest(records, partner)
+        held = find_held(records, partner, following, position)
+        held.rows &= not is_last
+        stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)
+        is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~own["is_rocr"]
+        shader, kernarg, command, waiting = records.fold(is_dispatch, rows["kernel"], rows["command"])
+        folds = Folds(shader, kernarg, command, waiting.view(np.bool_) & (not is_last))
+        is_done = rows["is_old"] & ~rows["is_held"]
+        emitted = records.list_events(_IS_SIMPLE, is_done, partner, shader, folds.waiting, held.rows, is_last=is_last)
+        return Joined(partner, depth, parent, held, folds, stays_open, emitted)
+
+
+# Rows of these kinds become events whatever is beside them.
+_IS_SIMPLE = np.zeros(16, np.bool_)
+_IS_SIMPLE[[Kind.ROW, Kind.COMMAND, Kind.TEXT, Kind.PACKET, Kind.COPY]] = True

@@ -1,65 +1,88 @@
-"""What the messages of a batch of blocks hold: commands, kernels, fields, packets, streams."""
+"""Records to rows: what each message is and what it holds, read by compiled code (`native/messages.c`) and, where it
+is rare or depends on what was read before, here."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from tracecorr import native
 from tracecorr.model.hip_names import STREAM_MAKERS
-from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM, Flag
+from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE
+from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages
-from tracecorr.read.amdlog.classify import Classifier
-from tracecorr.read.amdlog.commands import CommandReader
-from tracecorr.read.amdlog.fields import FieldReader
-from tracecorr.read.amdlog.frames import Args
-from tracecorr.read.amdlog.messages import MESSAGES, Kind
-from tracecorr.read.amdlog.packets import PacketReader, Packets, without_slots
-from tracecorr.read.amdlog.records import Lines
-from tracecorr.read.amdlog.rows import NULLS, Rows
-from tracecorr.read.amdlog.shapes import Fields
-from tracecorr.read.amdlog.split import Thread
-from tracecorr.read.amdlog.wholeness import is_whole_kernel
-from tracecorr.read.digits import Ints, Words
-from tracecorr.read.text import Codes, Text
+from tracecorr.read.amdlog.messages import Kind
+from tracecorr.read.amdlog.records import Records
+from tracecorr.read.amdlog.rows import Rows
+from tracecorr.read.amdlog.tokens import LISTS, PACKET_FIELDS, QUEUES, SIGNED, WORDS, Vocabulary
+from tracecorr.read.text import Text
 
+_DONE, _NEW_TEXT = 0, 1
 # With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
-_GROUPED = re.compile(rb"0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?=, | \))")
-# How far behind its beginning a message is looked for the stream; longer ones are read as if they were given none.
-_CALL_BYTES = 240
-# A queue whose ring or address a message prints: which one, `queue` tells by the release, `any_queue` does not tell.
-_QUEUES = ("ring", "swq", "queue", "any_queue")
+_GROUPED = re.compile(rb"0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?:, | \))")
 # Printed in hexadecimal, in some releases without `0x`.
 _BARE = ("status", "free_mask")
-_SHIFTED_COPY = [m.template for m in MESSAGES].index(messages.SHIFTED_COPY)
-_SHIFTED = ("signal", "size_bytes", "wait_event")
-# Bytes before the rest of each message.
-_PREFIX = np.array([len(m.prefix) for m in MESSAGES] + [0], np.int64)
-_DEVICE = re.compile(r", device id : \d+$")
+# Args and addresses of queues that a record has at most.
+_MOST_VALUES = 40
+_ROW_TYPES = {
+    "offset": np.int64, "length": np.int64, "row_stamp": np.int64, "row_thread": np.int32, "row_name": np.int32,
+    "result": np.int32, "kernel": np.int32, "told_us": np.int32, "row_kind": np.int8, "row_layer": np.int8,
+    "row_flags": np.uint16, "is_rocr": np.bool_,
+}  # fmt: skip
+
+
+# Row, start and end of its message.
+_Told = tuple[int, int, int]
+
+
+@dataclass
+class Args:
+    """Collect rows of `PART_ARGS`: numbers of fields, and texts."""
+
+    fields: list[str]
+    numbers: list[tuple[Ints, Ints, Words]] = field(default_factory=list)
+    texts: list[tuple[int, str, str]] = field(default_factory=list)
+
+    def add(self, key: str, offsets: Ints, values: Words) -> None:
+        """Add one number per offset."""
+        if len(offsets):
+            self.fields.append(key)
+            self.numbers.append((np.full(len(offsets), len(self.fields) - 1), offsets, values))
+
+    def add_one(self, key: str, offset: int, value: int) -> None:
+        """Add one number."""
+        self.add(key, np.array([offset], np.int64), np.array([value], np.uint64))
+
+    def add_text(self, key: str, offset: int, text: str) -> None:
+        """Add one text."""
+        self.texts.append((offset, key, text))
 
 
 @dataclass
 class Details:
-    """Hold the packets and args of a batch; the other details are in its rows.
+    """Hold the rows of a block, and what belongs to some of them.
 
     Args:
+        rows: one per record that becomes a row, or belongs to one.
         packets: rows that are packets or copies.
         packet_fields: name -> value of each of them, and whether it has one.
         waits: places in `packets`, and signals or events that they wait for.
     """
 
+    rows: Rows
     packets: Ints
-    packet_fields: Fields
-    waits: list[tuple[Ints, Words]] = field(default_factory=list)
-    args: Args = field(default_factory=Args)
+    packet_fields: dict[str, tuple[Words, Any]]
+    waits: tuple[Ints, Words]
+    args: Args
 
     @classmethod
-    def none(cls) -> Details:
+    def none(cls, room: int) -> Details:
         """Return those of no rows."""
-        return cls(np.zeros(0, np.int64), {})
+        none = np.zeros(0, np.int64)
+        return cls(Rows(0, room=room), none, {}, (none, none.astype(np.uint64)), Args([]))
 
 
 @dataclass(frozen=True)
@@ -78,88 +101,95 @@ class Question:
     prints_ring: bool | None
 
     def answer(self) -> str:
-        """Return what it is: `ring`, `swq`, or `queue` where that cannot be told."""
+        """Return what it is: `ring`, `swq`, or `queue` if that cannot be told."""
         if self.as_ring or (not self.as_queue and self.prints_ring):
             return "ring"
         return "swq" if self.as_queue or self.prints_ring is False else "queue"
 
 
 class DetailReader:
-    """Read the messages of rows; remembers kernels and queue addresses."""
+    """Read the messages of records; remembers names, kernels and addresses of queues."""
 
-    def __init__(self, classifier: Classifier) -> None:
-        self.kernels = Codes(lambda text: _DEVICE.sub("", text.decode("utf-8", "replace").strip()))
-        self._is_whole: list[bool] = []
-        self._classifier = classifier
-        self._commands, self._fields = CommandReader(classifier), FieldReader()
-        self._packets = PacketReader()
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
         self.rings: set[int] = set()
         self.queues: set[int] = set()
         self.asked: set[Question] = set()
+        self._scratch = Scratch()
 
-    def read(self, lines: Lines, threads: list[Thread]) -> Details:
-        """Complete the rows of a block, and return the rest that their messages tell."""
-        details = Details.none()
-        text, rows, at, end, about = lines.text, lines.rows, lines.at, lines.end, lines.subjects
-        self._commands.read(text, rows, about["commands"], at, end)
-        self._read_kernels(lines)
-        self._read_fields(lines, details.args, threads)
-        self._read_packets(lines, details)
-        self._read_streams(lines, details.args)
-        self._read_given_streams(lines)
-        self._read_others(text, rows, at, end)
+    def read(self, text: Text, records: Records, base: int, room: int = 0) -> Details:
+        """Return the rows of a block whose first byte has offset `base` in the file, with `room` for others before."""
+        text, at, until = _with_messages(text, records)
+        reading = self._read(text, records, base, at, until, room)
+        count = reading["row"] - room
+        rows = Rows(count, _columns_of(reading, room + count), room)
+        lists = {name: _list_of(reading, i, room) for i, name in enumerate(LISTS)}
+        args = Args(list(self._vocabulary.fields))
+        details = Details(rows, lists["packets"].rows, _packet_fields(reading), _waits_of(reading), args)
+        addresses = self._take_values(reading, rows, args, room)
+        told = {name: some.places(at, until) for name, some in lists.items() if name != "packets"}
+        addresses += self._read_texts(rows, text, told["texts"], args)
+        self._read_queues(rows, args, addresses)
+        self._read_streams(rows, text, told["streams"], args)
+        for row, start, stop in told["grouped"]:
+            found = _GROUPED.match(text.slice(start, stop).partition(b" stream:")[2])
+            if found:
+                rows["stream"][row] = _address(found[1])
+        _read_complaints(rows, text, told["complaints"], lists["complaints"].levels(text, records), args)
         return details
 
-    def _read_kernels(self, lines: Lines) -> None:
-        text, rows, shaders = lines.text, lines.rows, lines.subjects["kernels"]
-        start, stop = lines.at[shaders] + _PREFIX[lines.messages_of(shaders)], lines.end[shaders]
-        codes = self.kernels.encode(text, start, stop)
-        self._is_whole += [is_whole_kernel(name.encode()) for name in self.kernels.values[len(self._is_whole) :]]
-        # Of a name that was cut apart nothing is sure; one that reached the runtime's limit is its beginning.
-        torn = ~np.array(self._is_whole, np.bool_)[codes] & (rows["flags"][shaders] & int(Flag.CUT) == 0)
-        rows["kernel"][shaders] = np.where(torn, -1, codes)
-        if torn.any():
-            rows["flags"][shaders[torn]] |= int(Flag.TORN)
-
-    def _read_fields(self, lines: Lines, args: Args, threads: list[Thread]) -> None:
-        rows, some = lines.rows, lines.subjects["fields"]
-        addresses = self._read_texts(lines, args)
-        for item in self._fields.read(lines.text, some, lines.messages_of(some), lines.at[some], lines.end[some]):
-            if item.name in _QUEUES:
-                pairs = zip(item.rows.tolist(), item.values.tolist(), strict=True)
-                addresses += [(row, item.name, value) for row, value in pairs]
-            if item.name == "kernarg_bytes":
-                rows["kernarg_bytes"][item.rows] = _signed(item.values)
-            elif item.name == "size_bytes":
-                rows["size_bytes"][item.rows] = _signed(item.values)
-            elif item.name in messages.COLUMNS:
-                rows[item.name][item.rows] = item.values
-            elif item.name not in ("queue", "any_queue"):
-                args.add(item.name, rows["offset"][item.rows], item.values)
-            if item.name == "ring":
-                args.add("hwq", rows["offset"][item.rows], item.values)
-        # In the order of the file: a line says nothing about those before it.
-        for row, name, value in sorted(addresses):
-            if name == "queue":
-                self._read_queue(rows, args, row, value, threads[int(rows["thread"][row])].prints_ring)
-            elif name == "any_queue":
-                self._read_queue(rows, args, row, value, None)
+    def _read(self, text: Text, records: Records, base: int, at: Ints, until: Ints, room: int) -> Struct:
+        """Let compiled code read all messages; texts that are new to it get codes."""
+        vocabulary, count = self._vocabulary, len(at)
+        reading = Struct(
+            "Reading", about=vocabulary.described, raw=text.bytes, base=base - text.start, count=count, at=at,
+            until=until, start=records.start, end=records.end, stamp=records.stamp, thread=records.thread,
+            message=records.message, own_end=records.own_end, flags=records.flags, answer=-1, row=room,
+            tables=vocabulary.describe_texts(), names_full=vocabulary.is_full, stride=room + count,
+        )  # fmt: skip
+        take, columns = self._scratch.take, len(PACKET_FIELDS)
+        reading.set(**{name: take(name, room + count, kind) for name, kind in _ROW_TYPES.items()})
+        reading.set(
+            words=take("words", (len(WORDS) + len(SIGNED)) * (room + count), np.uint64),
+            lists=take("lists", 2 * len(LISTS) * count, np.int64),
+            list_sizes=np.zeros(len(LISTS), np.int64),
+            packet_values=take("packet_values", columns * count, np.uint64),
+            packet_has=take("packet_has", columns * count, np.bool_),
+        )
+        _make_room(reading, count + _MOST_VALUES)
+        while (status := KERNEL.read_messages(reading.address)) != _DONE:
+            if status == _NEW_TEXT:
+                told = text.slice(reading["text"], reading["text_end"])
+                reading.set(answer=vocabulary.learn(reading["table"], told, reading["key"]))
+                reading.set(tables=vocabulary.describe_texts(), names_full=vocabulary.is_full)
             else:
-                (self.rings if name == "ring" else self.queues).add(value)
+                _make_room(reading, 2 * reading["values_room"])
+        return reading
 
-    def _read_texts(self, lines: Lines, args: Args) -> list[tuple[int, str, int]]:
+    def _take_values(self, reading: Struct, rows: Rows, args: Args, room: int) -> list[tuple[int, str, int]]:
+        """Add the args that compiled code read; return rows, fields and addresses of queues."""
+        count = reading["values"]
+        fields, of_row, values = (reading[name][:count] for name in ("value_field", "value_row", "value"))
+        is_arg = fields >= 0
+        names = self._vocabulary.fields
+        if is_arg.any():
+            args.numbers.append((fields[is_arg], rows["offset"][of_row[is_arg] - room], values[is_arg]))
+        queues = np.flatnonzero(~is_arg)
+        found = zip(of_row[queues].tolist(), fields[queues].tolist(), values[queues].tolist(), strict=True)
+        return [(row - room, names[-1 - number], value) for row, number, value in found]
+
+    def _read_texts(self, rows: Rows, text: Text, some: list[_Told], args: Args) -> list[tuple[int, str, int]]:
         """Read messages that hold text; return the queues that they name: row, `any_queue`, address."""
-        names, rows, queues = self._classifier.names.values, lines.rows, []
-        for row in lines.subjects["texts"].tolist():
-            told = lines.text.read(int(lines.at[row]), int(lines.end[row])).strip()
-            found = messages.TEXTS[names[rows["name"][row]]].match(told)
+        names, queues = self._vocabulary.names.values, []
+        for row, start, stop in some:
+            found = messages.TEXTS[names[rows["name"][row]]].match(text.read(start, stop).strip())
             for key, value in found.groupdict().items() if found else ():
                 if value is None:
                     continue
                 number = _number(key, value)
-                if key == "any_queue" and number is not None:
+                if key in QUEUES and number is not None:
                     queues.append((row, key, number))
-                elif key in messages.COLUMNS and number is not None:
+                elif key in WORDS and number is not None:
                     rows[key][row] = number
                 elif number is not None:
                     args.add_one(key, int(rows["offset"][row]), number)
@@ -167,39 +197,26 @@ class DetailReader:
                     args.add_text(key, int(rows["offset"][row]), value)
         return queues
 
-    def _read_queue(self, rows: Rows, args: Args, row: int, value: int, prints_ring: bool | None) -> None:
-        question = Question(value, value in self.rings, value in self.queues, prints_ring)
-        self.asked.add(question)
-        key = question.answer()
-        if key == "ring":
-            rows["ring"][row] = value
-        else:
-            args.add_one(key, int(rows["offset"][row]), value)
+    def _read_queues(self, rows: Rows, args: Args, addresses: list[tuple[int, str, int]]) -> None:
+        """Tell what addresses of queues are, in the order of the file: a line says nothing about those before it."""
+        threads = self._vocabulary.threads.values
+        for row, name, value in sorted(addresses):
+            if name in ("ring", "swq"):
+                (self.rings if name == "ring" else self.queues).add(value)
+                continue
+            prints_ring = threads[int(rows["thread"][row])].prints_ring if name == "queue" else None
+            question = Question(value, value in self.rings, value in self.queues, prints_ring)
+            self.asked.add(question)
+            if question.answer() == "ring":
+                rows["ring"][row] = value
+            else:
+                args.add_one(question.answer(), int(rows["offset"][row]), value)
 
-    def _read_packets(self, lines: Lines, details: Details) -> None:
-        rows, packets = lines.rows, lines.subjects["packets"]
-        found = self._packets.read(lines.text, lines.at[packets], lines.end[packets])
-        is_packet = rows["kind"][packets] == Kind.PACKET
-        # A line that was cut before its header is no packet that could be counted.
-        broken = is_packet & (found.kind < 0)
-        if broken.any():
-            rows["kind"][packets[broken]] = Kind.OTHER
-            rows["layer"][packets[broken]] = LAYERS.index("other")
-            found, packets, is_packet = found.take(~broken), packets[~broken], is_packet[~broken]
-        if is_packet.any():
-            codes = np.array([self._classifier.names.code_of(name) for name in found.names], np.int64)
-            rows["name"][packets[is_packet]] = codes[found.kind[is_packet]]
-        rocr = packets[is_packet & rows["is_rocr"][packets]]
-        details.args.add("rocr", rows["offset"][rocr], np.ones(len(rocr), np.uint64))
-        details.packets = packets
-        found.forget(_SHIFTED, lines.messages_of(packets) == _SHIFTED_COPY)
-        _keep_fields(rows, details, found)
-
-    def _read_streams(self, lines: Lines, args: Args) -> None:
-        names, rows = self._classifier.names.values, lines.rows
-        for row in lines.subjects["streams"].tolist():
-            name, offset = names[rows["name"][row]], int(rows["offset"][row])
-            line = lines.text.slice(int(lines.at[row]), int(lines.end[row]))
+    def _read_streams(self, rows: Rows, text: Text, some: list[_Told], args: Args) -> None:
+        """Read the calls that make and destroy streams: the stream, its flags and its priority."""
+        names = self._vocabulary.names.values
+        for row, start, stop in some:
+            name, offset, line = names[rows["name"][row]], int(rows["offset"][row]), text.slice(start, stop)
             if rows["kind"][row] == Kind.EXIT:
                 handle = _HANDLE.search(line.partition(b": Returned hipSuccess : ")[2])
                 if handle and name.startswith(STREAM_MAKERS):
@@ -213,53 +230,87 @@ class DetailReader:
                 if re.fullmatch(rb"-?\d{1,18}", value) and name.startswith(STREAM_MAKERS[0]):
                     args.add_one(key, offset, int(value) & 0xFFFFFFFFFFFFFFFF)
 
-    def _read_given_streams(self, lines: Lines) -> None:
-        """Read the stream that a call is given, where the release says what is one (`stream:0x..`, up to 7.1).
 
-        The null stream (`stream:<null>`) gets the handle that HIP has for it, hipStreamLegacy; functions compiled for a
-        default stream per thread (`_spt`) mean another one by it.
-        """
-        text, rows, asked = lines.text, lines.rows, lines.subjects["given_streams"]
-        end = lines.end[asked]
-        # Of what calls are given nothing else ends so.
-        place = native.find_pairs(text.bytes, lines.at[asked], end, _CALL_BYTES, b"m:") + 1
-        named = np.flatnonzero(place > 0)
-        named = named[text.starts_with(place[named] - len(" stream"), b" stream:")]
-        asked, place, end = asked[named], place[named], end[named]
-        value, stop, good = text.number(place + 1)
-        # Of a handle that is cut, or has the separators of a locale, only the first digits would be read.
-        good &= text.starts_with(stop, b", ") | text.starts_with(stop, b" )")
-        for row in np.flatnonzero(~good & text.starts_with(stop, b",")).tolist():
-            grouped = _GROUPED.match(text.slice(int(place[row]) + 1, int(end[row])))
-            if grouped:
-                value[row] = _address(grouped[1])
-                good[row] = value[row] > 0
-        spt = np.array([name.endswith("_spt") for name in self._classifier.names.values], np.bool_)
-        null = np.where(spt[rows["name"][asked]], np.uint64(0), np.uint64(NULL_STREAM))
-        rows["stream"][asked[good]] = np.where(value == 0, null, value)[good]
+@dataclass(frozen=True)
+class _List:
+    """Hold some rows, and their records."""
 
-    def _read_others(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
-        # Other messages that begin like it (`Command creation ..`) name no command.
-        complete = (rows["name"] == self._classifier.names.code_of(COMPLETE)) & (rows["kind"] == Kind.ROW)
-        rows["kind"][complete & (rows["command"] == NULLS["command"])] = Kind.OTHER
-        others = np.flatnonzero(rows["kind"] == Kind.OTHER)
-        rows["name"][others] = self._classifier.general(text, at[others], end[others])
-        rows["layer"][others] = LAYERS.index("other")
-        rows["kind"][others] = Kind.ROW
+    rows: Ints
+    records: Ints
+
+    def places(self, at: Ints, until: Ints) -> list[_Told]:
+        """Return the rows with start and end of their messages, given those of all records."""
+        return list(zip(*(a.tolist() for a in (self.rows, at[self.records], until[self.records])), strict=True))
+
+    def levels(self, text: Text, records: Records) -> Words:
+        """Return the level that each was printed with."""
+        return (text.bytes[records.start[self.records] + 1] - np.uint8(ord("0"))).astype(np.uint64)
 
 
-def _keep_fields(rows: Rows, details: Details, found: Packets) -> None:
-    packets = details.packets
-    details.waits = [(at, values) for _, at, values in found.waits]
-    for name, (values, present) in without_slots(found.fields, rows["is_rocr"][packets]).items():
-        if name == "slot":
-            details.args.add(name, rows["offset"][packets[present]], values[present])
-            continue
-        if name in ("ring", "signal"):
-            rows[name][packets] = values
-        elif name in ("packet_index", "size_bytes"):
-            rows[name][packets] = np.where(present, _signed(values), -1)
-        details.packet_fields[name] = values, present
+def _read_complaints(rows: Rows, text: Text, some: list[_Told], levels: Words, args: Args) -> None:
+    """Add level and whole message of errors and warnings to `args`: a row's name is short, without numbers."""
+    offsets = rows["offset"]
+    args.add(LOG_LEVEL, np.array([offsets[row] for row, _, _ in some], np.int64), levels)
+    for row, start, stop in some:
+        args.add_text(LOG_MESSAGE, int(offsets[row]), text.read(start, stop).strip())
+
+
+def _with_messages(text: Text, records: Records) -> tuple[Text, Ints, Ints]:
+    """Return a text that holds the messages of torn records put together, and where the messages of all records lie."""
+    at, until = records.message, records.end
+    if records.messages:
+        torn = sorted(records.messages)
+        put_together = [records.messages[i] for i in torn]
+        text, begin = text.with_texts(put_together)
+        at, until = at.copy(), until.copy()
+        at[torn], until[torn] = begin, begin + np.array([len(message) for message in put_together], np.int64)
+    return text, at, until
+
+
+def _make_room(reading: Struct, room: int) -> None:
+    """Make room for so many args and addresses, and as many waits of packets."""
+    kinds = {
+        "value_field": np.int64, "value_row": np.int64, "value": np.uint64, "wait_packet": np.int64,
+        "wait_value": np.uint64,
+    }  # fmt: skip
+    for name, kind in kinds.items():
+        grown = np.empty(room, kind)
+        if name in reading.held:
+            grown[: len(reading[name])] = reading[name]
+        reading.set(**{name: grown})
+    reading.set(values_room=room)
+
+
+def _columns_of(reading: Struct, size: int) -> dict[str, Any]:
+    """Return the columns of rows that have a value, with the room before them."""
+    columns = {name.removeprefix("row_"): reading[name][:size] for name in _ROW_TYPES}
+    words, present = reading["words"].reshape(len(WORDS) + len(SIGNED), reading["stride"]), reading["present"]
+    for i, name in enumerate((*WORDS, *SIGNED)):
+        if present >> i & 1:
+            columns[name] = words[i, :size] if name in WORDS else words[i, :size].view(np.int64)
+    if not present >> len((*WORDS, *SIGNED)) & 1:
+        del columns["told_us"]
+    return columns
+
+
+def _list_of(reading: Struct, number: int, room: int) -> _List:
+    of, size = reading["lists"].reshape(len(LISTS), 2, reading["count"])[number], reading["list_sizes"][number]
+    return _List(of[0, :size] - room, of[1, :size].copy())
+
+
+def _packet_fields(reading: Struct) -> dict[str, tuple[Words, Any]]:
+    """Return the columns of packets; their memory is free for the next block."""
+    columns, count = len(PACKET_FIELDS), int(reading["list_sizes"][LISTS.index("packets")])
+    values, has = (
+        reading[name].reshape(columns, reading["count"])[:, :count] for name in ("packet_values", "packet_has")
+    )
+    found = {name: (values[i].copy(), has[i].copy()) for i, name in enumerate(PACKET_FIELDS) if has[i].any()}
+    has[:], values[:] = False, 0
+    return found
+
+
+def _waits_of(reading: Struct) -> tuple[Ints, Words]:
+    return reading["wait_packet"][: reading["waits"]], reading["wait_value"][: reading["waits"]]
 
 
 def _number(key: str, value: str) -> int | None:
@@ -268,11 +319,6 @@ def _number(key: str, value: str) -> int | None:
 
 
 def _address(digits: bytes) -> int:
-    """Return an address, perhaps with the separators of a locale; 0 where it has more than 64 bits."""
+    """Return an address, perhaps with the separators of a locale; 0 if it has more than 64 bits."""
     number = int(digits.replace(b",", b""), 16)
     return number if number < 1 << 64 else 0
-
-
-def _signed(values: Words) -> Ints:
-    # A number that cannot be a size or an index (garbage of 5.4) becomes null.
-    return np.maximum(values.astype(np.int64), -1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tracecorr.model.kinds import COMPLETE, COPY, COPY_FAILED, MIGRATIONS, SHADER_NAME
-from tracecorr.read.amdlog.general_names import general_name
+from tracecorr.read.amdlog.names import general_name
 
 
 class Kind:
@@ -34,8 +34,6 @@ class Kind:
 # ROCm 5.4 gives this format one argument too few: under `size` stands half of the signal waited for, under
 # `wait_event` the copy's own signal, under `completion_signal` what lay on the stack (seen in a real log of 5.4.3).
 SHIFTED_COPY = "HSA Asycn Copy dst="
-
-COLUMNS = ("ring", "signal", "command", "stream", "arg", "size_bytes")
 
 
 @dataclass(frozen=True)
@@ -283,12 +281,31 @@ MESSAGES: list[Message] = [
     *_memory_messages(), *_queue_messages(), *_other_messages(),
 ]  # fmt: skip
 
-PACKET_NAMES = (
-    (re.compile(rb"Dispatch\s*$"), "dispatch"),
-    (re.compile(rb"Barrier-?AND\s*$"), "barrier_and"),
-    (re.compile(rb"Barrier-?OR\s*$"), "barrier_or"),
-    (re.compile(rb"BarrierValue\s*$"), "barrier_value"),
-    (re.compile(rb"Barrier\s*$"), "barrier_and"),
+# Words before the header of a packet's line, and the names of such packets.
+PACKET_KINDS = (
+    ("Dispatch", "dispatch"), ("BarrierAND", "barrier_and"), ("Barrier-AND", "barrier_and"),
+    ("BarrierOR", "barrier_or"), ("Barrier-OR", "barrier_or"), ("BarrierValue", "barrier_value"),
+    ("Barrier", "barrier_and"),
+)  # fmt: skip
+# Keys in the lines of packets and copies, and the fields that their numbers are; the order of keys differs by release.
+PACKET_KEYS = {
+    "SWq": ("swq",), "HWq": ("ring",), "id": ("log_id",), "Header": ("header",),
+    "grid": ("grid_x", "grid_y", "grid_z"), "workgroup": ("workgroup_x", "workgroup_y", "workgroup_z"),
+    "private_seg_size": ("private_bytes",), "group_seg_size": ("group_bytes",), "kernel_obj": ("kernel_object",),
+    "kernarg_address": ("kernarg",), "completion_signal": ("signal",),
+    "dep_signal": ("dep_0", "dep_1", "dep_2", "dep_3", "dep_4"), "rptr": ("rptr",), "wptr": ("packet_index",),
+    "copy_engine": ("engine",), "dst": ("dst",), "src": ("src",), "size": ("size_bytes",),
+    "wait_event": ("wait_event",), "signal": ("wait_signal",),
+}  # fmt: skip
+# What follows the kind in `Command (KIND`: text, text behind the command's address, name of the row (None = the kind),
+# kind of row. Behind the address of an enqueued one the stream may follow. The others are printed by a queue's thread,
+# which takes a command, waits for the events before it, and submits it.
+COMMAND_FORMS = (
+    (") enqueued: ", " to queue: ", None, Kind.COMMAND),
+    (") submitted: ", "", "submitted", Kind.COMMAND),
+    (") is submitted: ", "", "submitted", Kind.COMMAND),
+    (") processing: ", "", "processing", Kind.ROW),
+    (") ", " awaiting event: ", "awaiting_event", Kind.ROW),
 )
 
 # What messages of kind `TEXT` hold: groups that are numbers go to their columns, or to `args` like the others.

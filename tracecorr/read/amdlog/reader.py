@@ -11,19 +11,15 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import ArrowBlock, Block
-from tracecorr.model.reasons import NUL_BYTES, TORN_RECORD
+from tracecorr.model.reasons import TORN_RECORD
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES, BlockCutter, ByteStream
+from tracecorr.read.amdlog.calls import Joiner, Lanes
 from tracecorr.read.amdlog.details import DetailReader, Details, Question
-from tracecorr.read.amdlog.events import TableMaker
-from tracecorr.read.amdlog.joining import Joiner
-from tracecorr.read.amdlog.records import RecordReader
+from tracecorr.read.amdlog.records import RecordReader, list_holes
 from tracecorr.read.amdlog.rows import NULLS, Ledger, Rows
-from tracecorr.read.amdlog.severity import add_complaints
-from tracecorr.read.amdlog.unended import list_holes
+from tracecorr.read.amdlog.tables import TableMaker, make_args
+from tracecorr.read.amdlog.tokens import Vocabulary
 from tracecorr.read.text import Text
-
-# So much of a log's beginning is looked at for the width at which a paste is wrapped.
-HEAD_BYTES = 1 << 16
 
 
 def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
@@ -39,7 +35,7 @@ def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) 
         open one wait for its exit, at most `WAIT_BYTES` of the file.
     """
     blocks = BlockCutter(stream, block_bytes)
-    reader = Reader(file, head=blocks.read_head(HEAD_BYTES))
+    reader = Reader(file)
     for text in blocks.cut():
         yield reader.read(text)
     yield reader.finish()
@@ -48,7 +44,7 @@ def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) 
 def looks_like_amd_log(head: bytes) -> bool:
     """Tell whether some bytes of a file, as a rule its first ones, hold a record of the AMD log."""
     text = Text(head)
-    return RecordReader().splitter.split(text).used[0] > 0
+    return RecordReader(Vocabulary()).read(text).used[0] > 0
 
 
 @dataclass(frozen=True)
@@ -75,43 +71,43 @@ class Reader:
     Args:
         file: key of the file.
         offset: where in the file the first block begins.
-        head: the first `HEAD_BYTES` of the file: a paste may be wrapped before a line shows the width.
     """
 
-    def __init__(self, file: int, offset: int = 0, head: bytes = b"") -> None:
+    def __init__(self, file: int, offset: int = 0) -> None:
         self._file = file
         self._offset = offset
-        self._records = RecordReader()
-        self._records.splitter.learn_width(head[:HEAD_BYTES])
-        self._details = DetailReader(self._records.classifier)
+        self._vocabulary = Vocabulary()
+        self._records, self._lanes = RecordReader(self._vocabulary), Lanes()
+        self._details = DetailReader(self._vocabulary)
         self._carried = Rows(0)
-        self._joiner = Joiner(self._records)
-        texts = self._records.names, self._records.results.values, self._details.kernels.values
-        self._tables = TableMaker(file, *texts, self._records.threads)
+        self._joiner = Joiner(self._vocabulary)
+        self._tables = TableMaker(file, self._vocabulary)
         self._ledger = Ledger()
 
     def read(self, text: Text) -> Block:
         """Return the rows of the next block of lines, as far as they are complete."""
-        split = self._records.splitter.split(text)
-        lines = self._records.read(text, split, self._offset, len(self._carried))
-        has_holes = NUL_BYTES in split.skipped
-        holes = list_holes(text, self._offset, lines.rows) if has_holes else schema.LOSSES.empty()
+        records = self._records.read(text)
+        holes, room = list_holes(text, records), len(self._carried)
+        details = self._details.read(text, records, self._offset, room)
+        rows = details.rows
+        threads = self._vocabulary.threads.values
+        rows.put("lane", self._lanes.of(threads, rows["thread"], rows["stamp"], rows["is_rocr"], room))
         self._offset += text.stop - text.start
-        self._ledger.add("used", "", *split.used)
-        for reason, counts in split.skipped.items():
+        self._ledger.add("used", "", *records.used)
+        for reason, counts in records.skipped.items():
             self._ledger.add("skipped", reason, *counts)
-        if split.is_cut:
+        if records.is_cut:
             # What is there of it is used.
             self._ledger.add("lost", TORN_RECORD, 1, 0)
-        details = self._details.read(lines, self._records.threads)
-        add_complaints(details.args, lines.complaints, lines.text, lines.rows["offset"], lines.at, lines.end)
-        return self._block(lines.rows, details, holes, is_last=False)
+        return self._block(details, holes, is_last=False)
 
     def state(self) -> State:
         """Return what is known behind the last block."""
-        rows = self._carried.take(np.arange(len(self._carried)))
-        digest = sha256(repr(self._records.splitter.context).encode())
-        threads, names = self._records.threads, self._records.names
+        rows, known = self._carried.take(np.arange(len(self._carried))), self._vocabulary
+        digest = sha256(repr(self._records.context).encode())
+        threads, names, results, kernels = (
+            codes.values for codes in (known.threads, known.names, known.results, known.kernels)
+        )
         # Codes are those of this reader; what they stand for is the same for all.
         for column in sorted(NULLS.keys() - {"thread", "lane", "name", "result", "kernel"}):
             digest.update(np.ascontiguousarray(rows[column]).tobytes())
@@ -119,8 +115,8 @@ class Reader:
             result, kernel = int(rows["result"][i]), int(rows["kernel"][i])
             told = (
                 threads[int(rows["thread"][i])], names[int(rows["name"][i])],
-                self._records.results.values[result] if result >= 0 else None,
-                self._details.kernels.values[kernel] if kernel >= 0 else None,
+                results[result] if result >= 0 else None,
+                kernels[kernel] if kernel >= 0 else None,
             )  # fmt: skip
             digest.update(repr(told).encode())
         details = self._details
@@ -138,17 +134,16 @@ class Reader:
 
     def finish(self) -> Block:
         """Return the rows left, also those that waited for something the file does not hold."""
-        rows = Rows(0, room=len(self._carried))
-        return self._block(rows, Details.none(), schema.LOSSES.empty(), is_last=True)
+        return self._block(Details.none(len(self._carried)), schema.LOSSES.empty(), is_last=True)
 
-    def _block(self, new: Rows, details: Details, holes: pl.DataFrame, *, is_last: bool) -> Block:
-        rows = new.behind(self._carried)
+    def _block(self, details: Details, holes: pl.DataFrame, *, is_last: bool) -> Block:
+        rows = details.rows.behind(self._carried)
         rows["is_old"][: len(self._carried)] = True
         joined = self._joiner.join(rows, self._offset, is_last=is_last)
         tables = {
             "events": self._tables.events(rows, joined),
-            "packets": self._tables.packets(rows, new, details, joined),
-            "args": details.args.table(schema.PART_ARGS, self._file),
+            "packets": self._tables.packets(rows, details, joined),
+            "args": make_args(details.args, self._file),
         }
         self._carried = joined.carry(rows)
         return ArrowBlock(tables, self._ledger.frame(self._file) if is_last else schema.LEDGER.empty(), holes)

@@ -1,162 +1,315 @@
-"""Records to rows: every record of a block with its class and name, and the text of those that hold more."""
+"""Lines to records: where each record begins, its time, thread and message; and what all other bytes are.
+
+Compiled code finds the records (`native/records.c`). What is special is done here: records that lost a part to another
+writer (`torn.py`), NULs in the place of bytes, a file that ends in a record.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import polars as pl
 
-from tracecorr import native
-from tracecorr.model.kinds import LAYERS, WORST_LEVELS, Flag
-from tracecorr.read.amdlog.classify import RETURNED, Classifier
-from tracecorr.read.amdlog.lanes import Lanes
-from tracecorr.read.amdlog.messages import MESSAGES, Kind
-from tracecorr.read.amdlog.records_found import Split
-from tracecorr.read.amdlog.rows import Rows
-from tracecorr.read.amdlog.severity import Complaints, complaints_of
-from tracecorr.read.amdlog.split import Splitter, Thread
-from tracecorr.read.amdlog.subjects import SUBJECTS, Subjects, subjects_of
-from tracecorr.read.digits import Ints
-from tracecorr.read.text import Codes, Text
+from tracecorr.model import schema
+from tracecorr.model.kinds import WORST_LEVELS
+from tracecorr.model.reasons import (
+    BEHIND_NULS,
+    BLANK_LINE,
+    BROKEN_RECORD,
+    CONTINUATION,
+    NUL_BYTES,
+    PROGRAM_OUTPUT,
+    TORN_RECORD,
+)
+from tracecorr.native import KERNEL, Ints, Scratch, Struct
+from tracecorr.read.amdlog.tokens import IS_INCOMPLETE, IS_ROCR, IS_TORN, Vocabulary, thread_of
+from tracecorr.read.amdlog.torn import Head, Join, find_joins, find_swapped, without_cut_number
+from tracecorr.read.amdlog.wholeness import THREAD, is_ended
+from tracecorr.read.text import Text
 
-_LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int8)
-_RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
-# The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
-_CUT_LENGTH = 4095 - len("\x1b[32m ")
-# The list of errors and warnings, behind those of the subjects.
-_COMPLAINTS = len(SUBJECTS)
-# Of what is left of a message that other output cut apart no name can be told.
-TORN_NAME = "(torn)"
+_NEWLINE = 10
+_DONE, _NEW_TEXT = 0, 1
+_MULTI_LINE = re.compile(rb"devprogram\.cpp|comgr|code-object", re.IGNORECASE)
+# Its enter line holds the source text of the program.
+_SOURCE_TEXT = b" hiprtcCreateProgram ("
+_BROKEN = re.compile(rb":\d:[A-Za-z_. ]")
+# What a piece of a line may be that begins like a record and ends with the file.
+_BEGUN = re.compile(rb" *:(?:\d(?::.*)?)?", re.DOTALL)
+_ROCR = b"[***rocr***] "
+_COLOURED = re.compile("^(?:\x1b|\\^\\[|\u2190)\\[[0-9;]*m *".encode())
+_HOLE = re.compile(rb"\0+")
+# A program may print single NULs, but hardly so many; in a record none can be.
+_LEAST_HOLE = bytes(64)
+_LARGE_HOLE = re.compile(_LEAST_HOLE + rb"\0*")
+_COLUMNS = ("start", "end", "stamp", "thread", "message")
+_OTHER_COLUMNS = ("start", "end", "until", "lines")
+# As `records.c` tells them of lines that are no record, and what is found here.
+_BLANK, _COLON, _CONTINUATION, _OUTPUT, _TORN, _NULS = range(6)
+_REASONS = (BLANK_LINE, BROKEN_RECORD, CONTINUATION, PROGRAM_OUTPUT, TORN_RECORD, NUL_BYTES)
 
 
 @dataclass
-class Lines:
-    """Hold the rows of one block, and their messages.
+class Records:
+    """Hold the records of a block in the order of the file.
 
     Args:
-        text: holds their messages.
-        subjects: rows by what is read of them.
-        message: index in `MESSAGES` of each code in `what`; their number = none.
-        what: code of each row.
-        at, end: where the message of each row lies in the text.
-        complaints: rows of errors and warnings.
+        start, end: bytes of each, without line end.
+        stamp: ns.
+        thread: code.
+        message: its first byte, behind a colour.
+        flags: `IS_TORN`, `IS_ROCR` and others.
+        used: number of records and their bytes.
+        skipped: reason -> lines and bytes that are no record.
+        messages: record -> what is known of the message of a torn record.
+        own_end: end of each on its own line; `end` is behind the line that holds its second half.
+        has_holes: whether the block holds NULs.
+        is_cut: whether the file ends in the last record before its end.
     """
 
-    rows: Rows
-    text: Text
-    subjects: Subjects
-    message: Ints
-    what: Ints
-    at: Ints
+    start: Ints
     end: Ints
-    complaints: Complaints
+    stamp: Ints
+    thread: Ints
+    message: Ints
+    flags: Any
+    used: tuple[int, int]
+    skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
+    messages: dict[int, bytes] = field(default_factory=dict)
+    own_end: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    has_holes: bool = False
+    is_cut: bool = False
 
-    def messages_of(self, rows: Ints) -> Ints:
-        """Return the index in `MESSAGES` of some rows."""
-        return self.message[self.what[rows]]
+    def skip(self, reason: str, lines: int, size: int) -> None:
+        """Count more bytes that are no record."""
+        if lines:
+            before = self.skipped.get(reason, (0, 0))
+            self.skipped[reason] = before[0] + lines, before[1] + size
+
+    def is_torn(self, record: int) -> bool:
+        """Tell whether another record follows on its line, or a part of it is elsewhere."""
+        return bool(self.flags[record] & IS_TORN)
+
+    def tear(self, record: int, message: bytes, *, is_whole: bool = False) -> None:
+        """Give a record what is known of its message."""
+        self.messages[record] = message
+        self.flags[record] |= IS_TORN | IS_INCOMPLETE
+        if is_whole:
+            self.flags[record] &= 0xFF ^ IS_INCOMPLETE
+
+
+@dataclass
+class Others:
+    """Hold lines and parts of lines that are no record; `until` is behind the line end."""
+
+    start: Ints
+    end: Ints
+    until: Ints
+    lines: Ints
+    reason: Any
+
+    def take(self, rows: Any) -> Others:
+        """Return some of them."""
+        return Others(*(column[rows] for column in vars(self).values()))
 
 
 class RecordReader:
-    """Turn the records of blocks into rows; remembers names and threads."""
+    """Find the records of blocks; remembers threads, and what the lines before leave to the next block."""
 
-    def __init__(self) -> None:
-        self.classifier = Classifier()
-        self.splitter = Splitter(self.classifier)
-        self.results = Codes(lambda text: text.decode("utf-8", "replace"))
-        self._lanes = Lanes()
-        self._described: npt.NDArray[np.int64] | None = None
-        self._columns: list[Ints] = []
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names behind the name codes."""
-        return self.classifier.names.values
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        # Whether the last record of the blocks before is a message of many lines.
+        self._goes_on = False
+        # First halves whose rest may be in the next block.
+        self._heads: tuple[Head, ...] = ()
+        self._scratch, self._room = Scratch(), 1 << 10
 
     @property
-    def threads(self) -> list[Thread]:
-        """Return the threads behind the thread codes."""
-        return self.splitter.threads.values
+    def context(self) -> tuple[bool, tuple[Head, ...]]:
+        """Return what the next block needs to know of the lines before it."""
+        return self._goes_on, self._heads
 
-    def code_of(self, names: tuple[str, ...]) -> Ints:
-        """Return the codes of some names."""
-        return np.array([self.classifier.names.code_of(n) for n in names], np.int64)
+    def read(self, text: Text) -> Records:
+        """Return the records of a block that ends at a line end (or at the end of the file)."""
+        records, others = self._scan(text)
+        self._join_torn(text, records, others)
+        if len(records.start):
+            if records.has_holes:
+                open_at_holes(text, records)
+            if text.raw[text.stop - 1] != _NEWLINE:
+                open_last(text, records)
+            self._goes_on = _is_multi_line(text, int(records.start[-1]))
+        return records
 
-    def read(self, text: Text, split: Split, base: int, room: int = 0) -> Lines:
-        """Return the rows of a block whose first byte has offset `base` in the file, with `room` for others before."""
-        shift, at, end = base - text.start, split.message, split.end
-        put_together = np.array(sorted(split.messages), np.int64)
-        if split.messages:
-            text, at, end = _with_messages(text, split)
-            joined = put_together[end[put_together] > at[put_together]]
-            split.what[joined] = self.classifier.look(text, at[joined], end[joined], split.is_rocr[joined])
-        torn = np.array(sorted(set(np.flatnonzero(split.torn).tolist()) - split.whole), np.int64)
-        known = self.classifier.found(split.what[torn])
-        unknown = (known.message == len(MESSAGES)) & (known.kind == Kind.ROW)
-        split.what[torn[unknown]] = self.classifier.code_of_name(TORN_NAME)
-        # Of all others those were left out before.
-        folded = put_together[self.classifier.kind_of[split.what[put_together]] == Kind.FOLDED]
-        if len(folded):
-            kept = np.delete(np.arange(len(at)), folded)
-            split, at, end = split.take(kept), at[kept], end[kept]
-        records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
-        of = self._describe(shift, may_complain=split.may_complain)
-        found, asks = native.describe_rows(of, text.bytes, records, (at, end), what, _COMPLAINTS + 1, room)
-        if asks & native.ASK_RESULT:
-            rest = np.flatnonzero(found.asks & native.ASK_RESULT)
-            start = at[rest] + self._columns[2][what[rest]] + len(RETURNED)
-            found.columns["result"][room + rest] = self._results(text, start, end[rest])
-        rows = self._rows(split, found, asks, room)
-        complaints = complaints_of(text, split.start, found.rows_of(_COMPLAINTS))
-        subjects = {name: found.rows_of(number) for number, name in enumerate(SUBJECTS)}
-        return Lines(rows, text, subjects, self.classifier.columns[0], what, at, end, complaints)
+    def _scan(self, text: Text) -> tuple[Records, Others]:
+        threads, has_holes = self._vocabulary.threads, text.raw.find(b"\0", text.start, text.stop) >= 0
+        scan = Struct("Scan", raw=text.bytes, at=text.start, stop=text.stop, merge=not has_holes)
+        scan.set(worst_level=max(WORST_LEVELS), **_thread_table(threads))
+        self._make_room(scan, self._room)
+        while (status := KERNEL.scan_records(scan.address)) != _DONE:
+            if status == _NEW_TEXT:
+                threads.learn(text.slice(scan["text"], scan["text_end"]), scan["key"])
+                scan.set(**_thread_table(threads))
+            else:
+                self._make_room(scan, 2 * scan["room"])
+        count, others = scan["records"], scan["others"]
+        columns = {name: scan[name][:count] for name in (*_COLUMNS, "flags")}
+        records = Records(**columns, used=(count, scan["used_bytes"]), has_holes=has_holes)
+        found = (scan[f"other_{name}"][:others] for name in (*_OTHER_COLUMNS, "reason"))
+        return records, Others(*found)
 
-    def _describe(self, shift: int, *, may_complain: bool) -> native.ClassesOf:
-        """Tell `describe_rows` what the codes of messages stand for, and how far the file's offsets are from places."""
-        columns = self.classifier.columns
-        if columns is not self._described:
-            message, kind, name, length, succeeds = columns
-            is_call = (kind == Kind.ENTER) | (kind == Kind.EXIT)
-            layer = np.where(is_call, LAYERS.index("hip"), _LAYER[message]).astype(np.int64)
-            self._described = columns
-            subjects = subjects_of(message, kind, [self.names[code] for code in name.tolist()])
-            self._columns = [np.ascontiguousarray(c) for c in (kind, name, length, succeeds, layer, subjects)]
-        success = self.results.code_of("hipSuccess")
-        level = max(WORST_LEVELS) if may_complain else -1
-        return native.ClassesOf(*map(native.address, self._columns), success, _CUT_LENGTH, level, _COMPLAINTS, shift)
+    def _make_room(self, scan: Struct, room: int) -> None:
+        """Make room for so many records, and as many lines that are none."""
+        for name in (*_COLUMNS, "flags", *(f"other_{name}" for name in (*_OTHER_COLUMNS, "reason"))):
+            grown = self._scratch.take(name, room, np.uint8 if name in ("flags", "other_reason") else np.int64)
+            if name in scan.held:
+                grown[: len(scan[name])] = scan[name]
+            scan.set(**{name: grown})
+        scan.set(room=room, other_room=room)
+        self._room = room
 
-    def _rows(self, split: Split, found: native.Described, asks: int, room: int) -> Rows:
-        columns = {
-            **found.columns,
-            "lane": self._lanes.of(self.threads, split.thread, split.stamp_ns, split.is_rocr, room),
-        }
-        if not asks & native.IS_TOLD:
-            del columns["told_us"]
-        rows = Rows(len(split.start), columns, room)
-        rows["stamp"], rows["thread"] = split.stamp_ns, split.thread
-        if split.is_rocr.any():
-            rows["is_rocr"] = split.is_rocr
-        if asks & native.IS_CUT or split.torn.any():
-            is_cut = found.asks & native.IS_CUT > 0
-            rows["flags"] = split.torn * int(Flag.TORN) + is_cut * int(Flag.CUT)
-        return rows
+    def _join_torn(self, text: Text, records: Records, others: Others) -> None:
+        """Put torn records together, and account for all that is no record."""
+        is_tail = np.zeros(len(others.start), np.bool_)
+        output, more = (0, 0), 0
+        torn = (records.flags & IS_TORN) > 0
+        for i in np.flatnonzero(torn).tolist():
+            records.tear(i, without_cut_number(text.slice(int(records.message[i]), int(records.end[i]))))
+        records.own_end = end = records.end.copy()
+        pids = [thread.pid for thread in self._vocabulary.threads.values]
+        swapped, self._heads = find_swapped(text, records, torn, pids, self._heads)
+        for i, stop in swapped.items():
+            records.tear(i, without_cut_number(text.slice(int(records.message[i]), stop)))
+        for join in find_joins(text, records.message, end, torn, others.start, others.end):
+            if join.record in swapped:
+                continue
+            self._apply(records, join)
+            for tail in join.tails:
+                records.end[join.record], is_tail[tail] = others.end[tail], True
+                more += int(others.until[tail] - others.start[tail])
+            more -= join.output
+            output = output[0] + (join.output > 0), output[1] + join.output
+        records.used = records.used[0], records.used[1] + more
+        _count_others(text, records, others.take(~is_tail), self._goes_on)
+        records.skip(PROGRAM_OUTPUT, *output)
 
-    def _results(self, text: Text, start: Ints, end: Ints) -> Ints:
-        """Return the codes of results that begin at `start`; -1 = not whole."""
-        behind, code = text.token(start, b" :", 64)
-        found = self.results.encode(text, start, np.minimum(behind, end), code)
-        # Some old releases print nothing behind the result: there a part of one must not pass for it.
-        known = np.array([bool(_RESULT.fullmatch(value)) for value in self.results.values], np.bool_)
-        is_whole = (text.starts_with(behind, b" :") & (behind < end)) | known[found]
-        return np.where(is_whole, found, -1)
+    def _apply(self, records: Records, join: Join) -> None:
+        """Give a record what is known of its message, and its thread where the prefix was cut."""
+        i, message = join.record, join.message or b""
+        is_whole = bool(message and join.tails)
+        prefix = THREAD.match(message)
+        if prefix and message[prefix.end() :].startswith(b" "):
+            records.thread[i] = self._vocabulary.threads.code_of(thread_of(prefix[0][:-1]))
+            message = _COLOURED.sub(b"", message[prefix.end() :].lstrip(b" "))
+            records.flags[i] = records.flags[i] & (0xFF ^ IS_ROCR) | message.startswith(_ROCR) * IS_ROCR
+            message = message.removeprefix(_ROCR)
+        records.tear(i, message, is_whole=is_whole)
 
 
-def _with_messages(text: Text, split: Split) -> tuple[Text, Ints, Ints]:
-    """Return a text that holds the messages of torn records put together, and where the messages of all records lie."""
-    torn = sorted(split.messages)
-    messages = [split.messages[i] for i in torn]
-    text, begin = text.with_texts(messages)
-    at, end = split.message.copy(), split.end.copy()
-    at[torn], end[torn] = begin, begin + np.array([len(message) for message in messages], np.int64)
-    return text, at, end
+def _thread_table(threads: Any) -> dict[str, Any]:
+    table = threads.table
+    return {
+        "thread_keys": table.keys, "thread_codes": table.codes, "thread_mask": table.mask, "thread_sizes": threads.marks
+    }  # fmt: skip
+
+
+def _is_multi_line(text: Text, record: int) -> bool:
+    if _MULTI_LINE.search(text.raw, record, record + 40):
+        return True
+    found = text.raw.find(_SOURCE_TEXT, record, record + 160)
+    return found >= 0 and text.raw.find(b"\n", record, found) < 0
+
+
+def _count_others(text: Text, records: Records, others: Others, goes_on: bool) -> None:
+    """Count what is no record by reason, holes apart; `goes_on`: a message of many lines was before this block."""
+    if len(others.start) == 0:
+        return
+    reason = others.reason.astype(np.int64)
+    for i in np.flatnonzero(reason == _COLON).tolist():
+        piece = text.slice(int(others.start[i]), int(others.end[i])).lstrip(b" \r\t")
+        if others.until[i] == others.end[i] == text.stop and _BEGUN.fullmatch(piece):
+            reason[i] = _TORN
+        elif not _BROKEN.match(piece):
+            reason[i] = _OUTPUT
+    last = np.searchsorted(records.start, others.start) - 1
+    for i in np.unique(last[reason == _OUTPUT]).tolist():
+        if _is_multi_line(text, int(records.start[i])) if i >= 0 else goes_on:
+            reason[(last == i) & (reason == _OUTPUT)] = _CONTINUATION
+    size = others.until - others.start
+    holes = _measure_holes(text, others) if records.has_holes else np.zeros_like(size)
+    reason[(holes > 0) & (holes == others.end - others.start)] = _NULS
+    holes[reason == _NULS] = 0
+    lines = np.bincount(reason, others.lines, minlength=len(_REASONS)).astype(np.int64)
+    sizes = np.bincount(reason, size - holes, minlength=len(_REASONS)).astype(np.int64)
+    lines[_NULS] += np.count_nonzero(holes)
+    sizes[_NULS] += holes.sum()
+    for name, count, total in zip(_REASONS, lines.tolist(), sizes.tolist(), strict=True):
+        records.skip(name, count, total)
+
+
+# ---- records that miss their ends: the file ends in one, or holds NULs in the place of bytes. A file system that had
+# written the length of a file, but not yet its bytes, shows NULs after a crash.
+
+
+def open_last(text: Text, records: Records) -> None:
+    """Take what is sure of the message of a record that the text ends in: its last number may go on in lost bytes."""
+    last = len(records.start) - 1
+    message = records.messages.get(last, text.slice(int(records.message[last]), int(records.end[last])))
+    if records.end[last] == text.stop and not is_ended(message):
+        records.tear(last, without_cut_number(message))
+        records.is_cut = True
+
+
+def open_at_holes(text: Text, records: Records) -> None:
+    """Take what is sure of the messages of records with NULs in them: what stands behind these is of another line."""
+    places = np.array([hole.start() for hole in _HOLE.finditer(text.raw, text.start, text.stop)], np.int64)
+    found = np.searchsorted(records.start, places, side="right") - 1
+    torn, first = np.unique(found, return_index=True)
+    for record, place in zip(torn.tolist(), places[first].tolist(), strict=True):
+        if record >= 0 and place < records.end[record]:
+            records.tear(record, without_cut_number(text.slice(int(records.message[record]), place)))
+            _count_hole(text, records, record, place)
+
+
+def _count_hole(text: Text, records: Records, record: int, place: int) -> None:
+    """Count the rest of a record's line, from its first NUL on, as what it is."""
+    line_end = text.raw.find(b"\n", place, text.stop) + 1 or text.stop
+    stop = min(line_end, int(records.start[record + 1])) if record + 1 < len(records.start) else line_end
+    rest = text.bytes[place:stop]
+    holes = int(np.count_nonzero(rest == 0))
+    behind = len(rest) - holes
+    if behind == 1 and rest[-1] == _NEWLINE:
+        holes, behind = len(rest), 0
+    records.used = records.used[0], records.used[1] - len(rest)
+    records.skip(NUL_BYTES, 1, holes)
+    records.skip(BEHIND_NULS, int(behind > 0), behind)
+
+
+def list_holes(text: Text, records: Records) -> pl.DataFrame:
+    """Return the large holes of a block as rows of `LOSSES`: each from the record before it to the one behind.
+
+    Args:
+        text: the block.
+        records: its records. Of a hole before the first one, or behind the last one, nothing is told.
+    """
+    if not records.has_holes:
+        return schema.LOSSES.empty()
+    holes = [hole.start() for hole in _LARGE_HOLE.finditer(text.raw, text.start, text.stop)]
+    # ROCr's own lines show another clock.
+    own = np.flatnonzero(records.flags & IS_ROCR == 0)
+    behind = np.searchsorted(records.start[own], holes)
+    behind = behind[(behind > 0) & (behind < len(own))]
+    before, after = (records.stamp[own[place]] for place in (behind - 1, behind))
+    found = {"source": "amd_log", "from_ns": before, "to_ns": np.maximum(before, after)}
+    return schema.LOSSES.conform(pl.DataFrame(found))
+
+
+def _measure_holes(text: Text, others: Others) -> Ints:
+    """Return the bytes of large holes in pieces of lines that are no records."""
+    sizes = np.zeros(len(others.start), np.int64)
+    for i, (first, stop) in enumerate(zip(others.start.tolist(), others.end.tolist(), strict=True)):
+        if text.raw.find(_LEAST_HOLE, first, stop) >= 0:
+            sizes[i] = sum(hole.end() - hole.start() for hole in _LARGE_HOLE.finditer(text.raw, first, stop))
+    return sizes

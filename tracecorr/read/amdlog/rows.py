@@ -17,7 +17,7 @@ _COLUMNS: dict[str, tuple[type, int]] = {
     "offset": (np.int64, 0), "length": (np.int64, 0), "stamp": (np.int64, 0), "thread": (np.int32, 0),
     "lane": (np.int32, 0), "kind": (np.int8, 0), "layer": (np.int8, 0), "name": (np.int32, 0),
     "result": (np.int32, -1), "kernel": (np.int32, -1), "flags": (np.uint16, 0), "kernarg_bytes": (np.int64, -1),
-    "packet_index": (np.int64, -1), "size_bytes": (np.int64, -1), "told_us": (np.int64, -1),
+    "packet_index": (np.int64, -1), "size_bytes": (np.int64, -1), "told_us": (np.int32, -1),
     "ring": (np.uint64, 0), "signal": (np.uint64, 0), "command": (np.uint64, 0),
     "stream": (np.uint64, 0), "arg": (np.uint64, 0),
     "is_rocr": (np.bool_, 0), "is_old": (np.bool_, 0), "is_held": (np.bool_, 0), "is_passed": (np.bool_, 0),
@@ -53,6 +53,10 @@ class Rows:
             return
         self._columns[name] = np.empty(self._room + self._size, dtype)
         self._columns[name][self._room :] = values
+
+    def put(self, name: str, values: Array) -> None:
+        """Set a column with the room before it."""
+        self._columns[name] = values
 
     def has(self, name: str) -> bool:
         """Tell whether the column was set."""

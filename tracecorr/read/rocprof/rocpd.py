@@ -11,24 +11,25 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from tracecorr.model.errors import InputError
 from tracecorr.model.parts import Block
-from tracecorr.read.rocprof.reader import make_blocks
-from tracecorr.read.rocprof.records import Field, Record, classify
-from tracecorr.read.rocprof.repeated import RepeatedRecords
-from tracecorr.read.rocprof.sqlite_rows import MAGIC, ReadAt, count_bytes, locate_rows
+from tracecorr.read.rocprof.profile import RepeatedRecords, make_block, number_records
 
+_MAGIC = b"SQLite format 3\0"
 _REQUIRED = ("rocpd_string", "rocpd_event")
 # SQLite's own messages and names can hold damaged bytes, too.
 _DAMAGES = (sqlite3.DatabaseError, UnicodeDecodeError)
+_COLUMNS = (
+    "Kind", "Process_Id", "Thread_Id", "Correlation_Id", "Stream_Id", "Queue_Id", "Agent_Id", "Dispatch_Id",
+    "Kernel_Name", "Name", "Size", "Start_Timestamp", "End_Timestamp",
+)  # fmt: skip
 _KINDS = ("region", "sample", "kernel_dispatch", "memory_copy", "memory_allocate")
 
 
 def looks_like_sqlite(head: bytes) -> bool:
     """Tell whether a file is an SQLite database."""
-    return head.startswith(MAGIC)
+    return head.startswith(_MAGIC)
 
 
 def check_rocpd(connection: sqlite3.Connection, head: bytes, size: int, name: str) -> None:
@@ -43,7 +44,9 @@ def check_rocpd(connection: sqlite3.Connection, head: bytes, size: int, name: st
     Raises:
         InputError: it is damaged, or of another program.
     """
-    told = count_bytes(head)
+    # Size of a page and number of pages (sqlite.org/fileformat2.html, 1.3); a size of 1 means 65536.
+    page, pages = (int.from_bytes(head[at : at + width], "big") for at, width in ((16, 2), (28, 4)))
+    told = (page if page != 1 else 1 << 16) * pages
     if size < told:
         raise InputError(f"{name} is cut short: {size} of {told} bytes", "copy it again, or run rocprofv3 again")
     try:
@@ -58,35 +61,28 @@ def check_rocpd(connection: sqlite3.Connection, head: bytes, size: int, name: st
 
 
 def read_rocpd(
-    connection: sqlite3.Connection, read_at: ReadAt, size: int, file: int, repeated: RepeatedRecords | None = None
+    connection: sqlite3.Connection, size: int, file: int, repeated: RepeatedRecords | None = None
 ) -> Iterator[Block]:
     """Yield the rows of a rocpd database: kernels, copies, memory, HIP and HSA calls, marks.
 
     Args:
         connection: the database, open for reading only.
-        read_at: returns bytes of the same file by offset and size.
-        size: of the file, in bytes.
+        size: of its file, in bytes.
         file: key of `files`.
         repeated: what the other files of the capture hold, None where there is no other.
 
     Yields:
-        Blocks; the place of a row is that of its cell in the file.
+        A block; its records are numbered table by table: `offset` is that number.
     """
-    yield from make_blocks(partial(_read_records, connection, read_at, size), file, repeated)
-
-
-def _read_records(connection: sqlite3.Connection, read_at: ReadAt, size: int) -> Iterator[Record]:
-    told, reason = 0, "tables, indexes and names of the database"
+    rows: list[dict[str, str | None]] = []
+    reason = "tables, indexes and names of the database"
     try:
         for tables in _list_sets(connection):
             for kind in _KINDS:
-                for record in _read_table(connection, read_at, tables, kind):
-                    told += record.length
-                    yield record
+                rows.extend(_read_table(connection, tables, kind))
     except _DAMAGES:
         reason = "damaged database: nothing behind the damage is read"
-    if told < size:
-        yield Record(0, size - told, {}, reason=reason)
+    yield make_block(number_records(rows, _COLUMNS), [(reason, 1, 0)], file, repeated, size=size)
 
 
 @dataclass(frozen=True)
@@ -118,22 +114,15 @@ def _list_sets(connection: sqlite3.Connection) -> list[_Tables]:
     return [s for s in sets if all(s.has(name.removeprefix("rocpd_")) for name in _REQUIRED)]
 
 
-def _read_table(connection: sqlite3.Connection, read_at: ReadAt, tables: _Tables, kind: str) -> Iterator[Record]:
+def _read_table(connection: sqlite3.Connection, tables: _Tables, kind: str) -> Iterator[dict[str, str | None]]:
     if not tables.has(kind):
         return
-    name = f"rocpd_{kind}{tables.suffix}"
-    root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
-    places = locate_rows(read_at, root)
-    cursor = connection.execute(_select(tables, kind))
-    columns = [c[0] for c in cursor.description][1:]
-    for rowid, *values in cursor:
-        if rowid in places:
-            offset, length = places[rowid]
-            yield classify(offset, length, dict(zip(columns, map(_plain, values), strict=True)))
+    for values in connection.execute(_select(tables, kind)):
+        yield dict(zip(_COLUMNS, map(_plain, values), strict=True))
 
 
-def _plain(value: object) -> Field:
-    return value if isinstance(value, str | int) else None
+def _plain(value: object) -> str | None:
+    return str(value) if isinstance(value, str | int) else None
 
 
 def _select(tables: _Tables, kind: str) -> str:
@@ -177,8 +166,8 @@ def _select(tables: _Tables, kind: str) -> str:
         "Start_Timestamp": times[0],
         "End_Timestamp": times[1],
     }
-    columns = ", ".join(f'{value} AS "{key}"' for key, value in selected.items())
-    return f"SELECT R.id, {columns} FROM {tables.of(kind)} R {' '.join(joins)} ORDER BY R.id"
+    columns = ", ".join(selected[name] for name in _COLUMNS)
+    return f"SELECT {columns} FROM {tables.of(kind)} R {' '.join(joins)} ORDER BY R.id"
 
 
 def _times(tables: _Tables, kind: str) -> tuple[tuple[str, str], list[str]]:

@@ -1,0 +1,230 @@
+// The detail panel: stages of the chain, the raw records behind them, all columns of the event.
+import { markSelection } from "./marks.js";
+import { exactNs, num, short } from "./server.js";
+import { changed, clear, select, step } from "./start.js";
+import { button, copy, isPair } from "./toolbar.js";
+import { view } from "./view.js";
+
+// Names come from traces: textContent only, never markup.
+export function make(tag, className, text) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined && text !== null) node.textContent = text;
+  return node;
+}
+
+function errorText(stage) {
+  if (stage.err_lo === null && stage.err_hi === null) return "unknown";
+  const lo = stage.err_lo || 0, hi = stage.err_hi || 0;
+  if (lo === 0 && hi === 0) return "0";
+  return lo === hi ? "±" + num(lo) : "−" + num(lo) + " +" + num(hi);
+}
+
+// By which rules a stage follows from others, and how sure each is.
+function linkedBy(detail, number) {
+  const rules = detail.edges.filter((e) => e.to === number).map((e) => (e.rule === "launch" ? "same launch" : e.rule.replaceAll("_", " ")) + (e.evidence ? " (" + e.evidence + ")" : ""));
+  return [...new Set(rules)].join(", ");
+}
+
+function stageTable(detail) {
+  const table = make("table", "tl-stages");
+  const head = table.createTHead().insertRow();
+  const titles = ["", "stage", "name", "start (ns)", "since call (ns)", "gap (ns)", "duration (ns)", "error (ns)", "evidence", "linked by", "result"];
+  titles.forEach((t, i) => head.append(make("th", i >= 3 && i <= 7 ? "n" : "", t)));
+  const body = table.createTBody();
+  detail.stages.forEach((s, number) => {
+    const row = body.insertRow();
+    if (s.event === view.selected && s.event !== null) row.className = "chosen";
+    const swatch = row.insertCell();
+    const mark = make("span", s.evidence === "inferred" ? "tl-swatch hollow" : "tl-swatch");
+    mark.style.setProperty("--c", view.meta.colours[s.layer] || "#888");
+    swatch.append(mark);
+    const cells = [
+      s.layer, s.name, num(s.start), num(s.since_call), s.gap === null ? "" : num(s.gap),
+      s.unseen ? s.unseen + " not seen" : s.instant ? "instant" : num(s.dur), errorText(s), s.evidence + (s.source ? " · " + s.source : ""),
+      linkedBy(detail, number), s.result || "",
+    ];
+    cells.forEach((c, i) => {
+      const cell = make("td", i >= 2 && i <= 6 ? "n" : "", c);
+      if (i === 1 || i === 8) cell.title = c;
+      row.append(cell);
+    });
+    if (s.event === null) return;
+    row.tabIndex = 0;
+    row.addEventListener("click", () => select(s.event, true));
+    row.addEventListener("keydown", (e) => { if (e.key === "Enter") select(s.event, true); });
+  });
+  return table;
+}
+
+function rawList(detail, records) {
+  const box = make("div", "tl-raw");
+  for (const r of records) {
+    const stage = detail.stages[r.stage];
+    const line = make("div", "tl-rawline" + (stage.event === view.selected ? " chosen" : ""));
+    const place = r.file + (r.line === null ? " @" + num(r.offset) : ":" + r.line);
+    const mark = make("span", "tl-where");
+    mark.append(make("bdi", "", place)); // it is cut on its left: a slash at its start would go to its end
+    mark.title = stage.layer + " · " + stage.name + " (" + r.part + "), byte " + num(r.offset);
+    mark.style.borderLeftColor = view.meta.colours[stage.layer] || "#888";
+    line.append(mark, make("code", r.missing ? "missing" : "", r.text));
+    box.append(line);
+  }
+  if (!records.length) box.append(make("div", "tl-note", "no raw record behind these rows"));
+  return box;
+}
+
+function eventLead(event, what) {
+  const node = button("#" + event, "select it: " + what, () => select(event, true));
+  node.className = "tl-lead";
+  return node;
+}
+function columnList(detail) {
+  const list = make("dl", "tl-columns");
+  let group = "";
+  for (const c of detail.columns) {
+    if ((c.group || "") !== group) {
+      group = c.group;
+      list.append(make("h4", "", group));
+    }
+    const name = make("dt", "", c.name);
+    name.title = c.meaning;
+    const value = make("dd", "", c.event === undefined ? c.value : "");
+    if (c.event !== undefined) value.append(eventLead(c.event, c.meaning));
+    list.append(name, value);
+  }
+  return list;
+}
+
+// An error that is not known is not none.
+function worstError(events) {
+  const known = events.filter((s) => s.err_lo !== null || s.err_hi !== null);
+  const worst = Math.max(0, ...known.map((s) => Math.max(s.err_lo || 0, s.err_hi || 0)));
+  const told = worst ? "largest clock error " + short(worst) : known.length ? "no clock error" : "";
+  const lost = events.length - known.length;
+  const open = lost === events.length ? "clock error unknown" : lost ? "that of " + num(lost) + " unknown" : "";
+  return [told, open].filter(Boolean).join(", ");
+}
+function title(detail) {
+  const head = make("div", "tl-title");
+  const own = detail.stages.find((s) => s.event === detail.event);
+  const text = own ? own.name : "event";
+  head.append(make("b", "", text), make("span", "", " #" + detail.event));
+  const last = detail.stages[detail.stages.length - 1];
+  const parts = [detail.stages.length + (detail.stages.length === 1 ? " event" : " events in the chain")];
+  if (detail.stages.length > 1) parts.push("first to last start " + short(last.start - detail.stages[0].start));
+  parts.push(worstError(detail.stages.filter((s) => s.event !== null)));
+  if (detail.truncated) parts.push("more events exist than are shown");
+  head.append(make("span", "tl-note", parts.join(" · ")));
+  return head;
+}
+
+// --- how a launch went --------------------------------------------------------------------------
+const EVIDENCE = {
+  recorded: "its store is recorded", derived: "the store of its graph's launch, derived", inferred: "its store was not traced",
+};
+function announced(path) {
+  if (path.moments === undefined) return several(path);
+  const box = make("span"), evidence = Object.keys(path.packets)[0];
+  if (EVIDENCE[evidence] === undefined) { box.append("doorbell not known" + (path.reason ? ": " + path.reason : "")); return box; }
+  box.append(make("b", "", "by doorbell"), ": " + EVIDENCE[evidence]);
+  if (path.doorbell !== null) box.append(" ", button("#" + path.doorbell, "select the doorbell", () => select(path.doorbell, true)));
+  if (path.doorbell === null && path.width !== null) box.append(", it lies within " + short(path.width) + " (inferred)");
+  return box;
+}
+function several(path) {
+  const kinds = Object.entries(path.packets), all = kinds.reduce((sum, [, n]) => sum + n, 0);
+  const parts = [];
+  if (all) parts.push(num(all) + (all === 1 ? " packet, doorbell " : " packets, doorbells ") + kinds.map(([kind, n]) => (kinds.length > 1 ? num(n) + " " : "") + kind).join(", "));
+  if (path.copies) parts.push(num(path.copies) + (path.copies === 1 ? " copy" : " copies") + " by an engine, whose doorbell the log does not tell");
+  return make("span", "", parts.join("; "));
+}
+function ioctls(found) {
+  if (found === null) return "what its call asked of the kernel is not known";
+  const names = Object.entries(found);
+  if (!names.length) return "no ioctl recorded in its call";
+  return "ioctls in its call: " + names.map(([name, n]) => name + (n > 1 ? " × " + num(n) : "")).join(", ");
+}
+// The points that it passed, and the time from each to the next.
+function way(moments) {
+  const line = make("div", "tl-way");
+  moments.forEach(([name, at], i) => {
+    if (i) line.append(make("i", "", short(at - moments[i - 1][1])));
+    line.append(make("span", "", name));
+  });
+  return line;
+}
+function pathBox(path) {
+  const box = make("div", "tl-path"), first = make("div");
+  first.append(announced(path), " · " + ioctls(path.ioctls));
+  box.append(first);
+  if (path.moments && path.moments.length > 1) box.append(way(path.moments));
+  return box;
+}
+
+const STEPS = [["parent", "U", "Parent"], ["name", "N", "name"], ["kernel", "K", "kernel"], ["queue", "Q", "queue"], ["error", "E", "error"]];
+function steps() {
+  const bar = make("div", "tl-row tl-steps");
+  for (const [kind, key, text] of STEPS) {
+    if (kind === "parent") { bar.append(button(text, "the parent (" + key + ")", () => step(kind, false))); continue; }
+    bar.append(
+      button("◂", "previous of the same " + kind + " (Shift + " + key + ")", () => step(kind, true)), make("span", "tl-note", text),
+      button("▸", "next of the same " + kind + " (" + key + ")", () => step(kind, false)),
+    );
+  }
+  bar.append(button("Measure", "measure the chain (M)", () => { markSelection(); changed(); }));
+  // Of two captures together the numbers are not those of either.
+  if (!isPair()) bar.append(button("Copy number", "copy the number of the event, for tracecorr query", () => copy(String(view.selected), "event number")));
+  return bar;
+}
+
+const LOWEST = 60, LANES = 110; // px of the panel, and of the canvas above it
+// The panel is as high as somebody drags its upper border, or moves it with the arrow keys; a double click undoes it.
+function grip(panel) {
+  const bar = make("div", "tl-grip"), host = document.getElementById("tl-canvas-host");
+  bar.tabIndex = 0;
+  bar.title = "drag to change the height of the details; double click: as before";
+  for (const [name, value] of [["role", "separator"], ["aria-orientation", "horizontal"], ["aria-label", "height of the details"]]) bar.setAttribute(name, value);
+  const set = (height) => {
+    const most = panel.offsetHeight + host.clientHeight - LANES;
+    panel.style.height = Math.round(Math.max(LOWEST, Math.min(height, most))) + "px";
+  };
+  bar.addEventListener("pointerdown", (e) => bar.setPointerCapture(e.pointerId));
+  bar.addEventListener("pointermove", (e) => { if (bar.hasPointerCapture(e.pointerId)) set(panel.getBoundingClientRect().bottom - e.clientY); });
+  bar.addEventListener("dblclick", () => { panel.style.height = ""; });
+  bar.addEventListener("keydown", (e) => {
+    if (e.key !== "ArrowUp" && e.key !== "ArrowDown") return;
+    e.preventDefault();
+    e.stopPropagation(); // elsewhere these keys scroll the lanes
+    set(panel.offsetHeight + (e.key === "ArrowUp" ? 24 : -24));
+  });
+  return bar;
+}
+
+export function showDetail(detail) {
+  const panel = document.getElementById("tl-detail");
+  panel.replaceChildren();
+  panel.classList.toggle("open", detail !== null);
+  panel.setAttribute("role", "region");
+  panel.setAttribute("aria-live", "polite");
+  if (!detail) return;
+  const own = detail.stages.find((s) => s.event === detail.event);
+  if (own) panel.setAttribute("aria-label", own.name + ", event " + detail.event + ", start " + exactNs(own.start));
+  const left = make("div", "tl-left"), right = make("div", "tl-right");
+  const isOwn = (r) => detail.stages[r.stage].event === detail.event;
+  const others = detail.raw.filter((r) => !isOwn(r));
+  const top = make("div", "tl-top");
+  top.append(title(detail), steps());
+  if (detail.path) top.append(pathBox(detail.path));
+  left.append(top, rawList(detail, detail.raw.filter(isOwn)), make("h4", "", "Stages"), stageTable(detail));
+  if (others.length) left.append(make("h4", "", "Raw records behind the other rows"), rawList(detail, others));
+  right.append(make("h4", "", "All columns of #" + detail.event), columnList(detail));
+  const shut = make("button", "tl-shut", "×");
+  shut.title = "close (Esc)";
+  shut.setAttribute("aria-label", "close the details");
+  shut.addEventListener("click", () => clear());
+  panel.append(grip(panel), left, right, shut);
+  // A call may have hundreds of stages: the selected one is brought in view, below what stays at the top.
+  const row = left.querySelector(".tl-stages tr.chosen");
+  if (row && row.offsetTop + row.offsetHeight > left.clientHeight) left.scrollTop = row.offsetTop - left.clientHeight / 2;
+}

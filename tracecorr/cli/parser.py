@@ -1,0 +1,71 @@
+"""What the argument parser cannot do by itself: options with many values, flags in any place, a plain `--help`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+# Options of `import` that take every word up to the next option: `--amd-log *.log`.
+_GREEDY = ("--amd-log", "--ftrace", "--hqd", "--rocprof")
+
+
+def expand_greedy(words: list[str]) -> list[str]:
+    """Return `words` of the verb `import` with `--amd-log A B` written as `--amd-log A --amd-log B`.
+
+    The verb has no positional arguments, so a word after such an option can mean nothing else.
+    """
+    if not words or words[0] != "import":
+        return words
+    return [words[0], *_repeat_options(words[1:])]
+
+
+def _repeat_options(words: list[str]) -> Iterator[str]:
+    option, values = "", 0
+    for word in words:
+        if word.startswith("-") and word != "-":
+            option, values = (word if word in _GREEDY else ""), 0
+        elif option:
+            values += 1
+            if values > 1:
+                yield option
+        yield word
+
+
+def take_flag(words: list[str], flag: str) -> tuple[list[str], bool]:
+    """Return `words` without `flag`, and whether it was there; words after `--` are not looked at."""
+    end = words.index("--") if "--" in words else len(words)
+    head = [word for word in words[:end] if word != flag]
+    return head + words[end:], len(head) < end
+
+
+class Verb(TyperCommand):
+    """Show no type behind a flag, where a word would be taken for an argument, nor behind an argument."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags without a value and arguments without a type."""
+        return _strip_types(super().get_params(ctx))
+
+
+class Verbs(TyperGroup):
+    """Show no type behind a flag of the program itself."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags without a value and arguments without a type."""
+        return _strip_types(super().get_params(ctx))
+
+
+def _strip_types(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if isinstance(parameter, TyperOption) and parameter.is_flag:
+            parameter.metavar = ""
+        elif isinstance(parameter, TyperArgument):
+            argument: Any = parameter
+            # `list[Path]` beside its name says nothing to a user.
+            argument.display_type_rich = _tell_none
+    return parameters
+
+
+def _tell_none(ctx: Any) -> None:
+    """Return no type."""

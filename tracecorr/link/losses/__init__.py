@@ -1,1 +1,0 @@
-"""Losses: what lines and records lack, stand elsewhere or are those of two calls, and what is still sure there."""
