@@ -277,7 +277,7 @@ class Capture:
 
     def raw_text(self, event: int) -> str:
         """Return what `raw` does as text, without colours; of a binary record its event and fields, then its bytes."""
-        from tracecorr.store.shown import show_record
+        from tracecorr.model.printable import show_record
 
         shown = (show_record(data, partial(self._stored.record_text, file)) for file, data in self._records(event))
         return "\n".join(shown)

@@ -52,12 +52,10 @@ from tracecorr.store.capture import (
     write_tables,
 )
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
-from tracecorr.store.free_memory import refuse_hopeless
-from tracecorr.store.kernel_counts import complete_losses
-from tracecorr.store.lock import lock_capture
-from tracecorr.store.memory import give_back
+from tracecorr.store.losses import complete_losses, list_missing_bytes
+from tracecorr.store.memory import give_back, refuse_hopeless
 from tracecorr.store.parts import Parts, SourcePart, StoredPart
-from tracecorr.store.place import check_place, describe_abandoned, name_stage, put_in_place
+from tracecorr.store.place import check_place, describe_abandoned, lock_capture, name_stage, put_in_place
 from tracecorr.store.raw import (
     copy_in,
     describe_file,
@@ -77,7 +75,6 @@ from tracecorr.store.recording import (
     seen_threads,
     seen_time_offsets,
 )
-from tracecorr.store.shortened import list_missing_bytes
 from tracecorr.store.trace_dat import unpack_in_place
 from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
 
