@@ -44,7 +44,7 @@ def test_doctor_leaves_nothing_behind(tracefs: Tracefs, run_folder: Path, capfd:
     assert list(run_folder.glob("*")) == []
     out = capfd.readouterr().out
     assert "a capture is possible" in out
-    assert not [line for line in out.splitlines() if line.startswith("no ") and "mend" in line]
+    assert not [line for line in out.splitlines() if line.startswith("no ") and "fix: " in line]
 
 
 # Recorded: how the README of tracefs describes probes on Linux 5.10 and 6.8.
