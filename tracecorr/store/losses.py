@@ -1,13 +1,16 @@
-"""What a capture counted of the kernel's records, compared with what its files hold: the rest was lost."""
+"""What a capture lost beyond what its readers see: records that the kernel counted, ends of raw files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tracecorr.model.reasons import Lost, list_lossy
+from tracecorr.model import schema
+from tracecorr.model.reasons import MISSING_BYTES, Lost, list_lossy
+from tracecorr.store.raw import find_compression
 
 _OVERRUN = "the kernel counted records for which its buffers had no room, of which no file tells"
 # A hit that was seen twice was counted once; of what damage took nobody counted the records.
@@ -54,3 +57,23 @@ def complete_losses(info: Mapping[str, Any], ledger: pl.DataFrame, losses: pl.Da
     if rest > 0 and not told.null_count():
         given.append({"source": "ftrace", "records": rest, "bytes": 0, "reason": _OVERRUN})
     return given
+
+
+def list_missing_bytes(root: Path, files: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return a row of `ledger` for each raw file whose end is not there any more.
+
+    A compressed one is left out: it does not decompress without its end.
+
+    Args:
+        root: the capture folder.
+        files: the entries `files` of capture.json.
+    """
+    paths = [(entry, root / entry["path"]) for entry in files]
+    rows = [
+        {"file": entry["file"], "source": entry["source"], "bytes": entry["size"] - path.stat().st_size}
+        for entry, path in paths
+        if path.is_file() and not find_compression(path)
+    ]
+    found = pl.DataFrame(rows, schema={"file": pl.Int64, "source": pl.String, "bytes": pl.Int64})
+    lacking = found.filter(pl.col("bytes") > 0)
+    return schema.LEDGER.conform(lacking.with_columns(outcome=pl.lit("lost"), reason=pl.lit(MISSING_BYTES), records=0))
