@@ -12,19 +12,16 @@ import polars as pl
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.fit import ClockEvidence, fit_clocks
 from tracecorr.clock.place import place_records
-from tracecorr.clock.rows import number_rows, select_source
 from tracecorr.clock.steps import find_steps, widen_reads
 from tracecorr.link.damage import list_unreadable
-from tracecorr.link.packets.doorbell_rings import fill_store_rings
-from tracecorr.link.packets.packet_index import complete_indexes
-from tracecorr.link.packets.signals import add_gpu_times
-from tracecorr.link.packets.stored_indexes import check_indexes
-from tracecorr.link.queues.queue_addresses import name_rings
+from tracecorr.link.doorbells import fill_store_rings
+from tracecorr.link.packet_index import check_indexes, complete_indexes
+from tracecorr.link.rings import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
+from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
-from tracecorr.link.threads.identities import attach_identities, name_log_pids
+from tracecorr.link.threads.identities import add_programs, attach_identities, name_log_pids
 from tracecorr.link.threads.lives import ToLog
-from tracecorr.link.threads.programs import add_programs
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
 from tracecorr.link.warnings import list_warnings
@@ -55,12 +52,10 @@ from tracecorr.store.capture import (
     write_tables,
 )
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
-from tracecorr.store.free_memory import refuse_hopeless
-from tracecorr.store.kernel_counts import complete_losses
-from tracecorr.store.lock import lock_capture
-from tracecorr.store.memory import give_back
+from tracecorr.store.losses import complete_losses, list_missing_bytes
+from tracecorr.store.memory import give_back, refuse_hopeless
 from tracecorr.store.parts import Parts, SourcePart, StoredPart
-from tracecorr.store.place import check_place, describe_abandoned, name_stage, put_in_place
+from tracecorr.store.place import check_place, describe_abandoned, lock_capture, name_stage, put_in_place
 from tracecorr.store.raw import (
     copy_in,
     describe_file,
@@ -80,7 +75,6 @@ from tracecorr.store.recording import (
     seen_threads,
     seen_time_offsets,
 )
-from tracecorr.store.shortened import list_missing_bytes
 from tracecorr.store.trace_dat import unpack_in_place
 from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
 
@@ -368,7 +362,7 @@ def _align(
     """
     held = [parts.read_events()]
     owners = find_owners(
-        select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
+        _select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
     )
     held = [name_log_pids(set_owners(held.pop(), owners))]
     identities = _map_threads(held[0], parts, seen, owners)
@@ -390,8 +384,12 @@ def _align(
 def _map_threads(
     rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, owners: pl.DataFrame, to_log: ToLog | None = None
 ) -> Identities:
-    log, trace = (select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
+    log, trace = (_select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
     return map_threads(log, trace, parts.args, seen, to_log, owners)
+
+
+def _select_source(rows: pl.DataFrame, source: str, columns: Sequence[str]) -> pl.DataFrame:
+    return rows.lazy().filter(pl.col("source") == source).select(columns).collect()
 
 
 def _fit(
@@ -425,13 +423,11 @@ def _samples(capture: Capture) -> dict[str, Any]:
 
 
 def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
-    codes, at = number_rows(records, ["source", "clock"])
-    clocks = records.select("source", "clock")[at]
-    times = records.select("stamp_ns", "end_stamp_ns")
+    """Return the table `clock_map`."""
+    start, end = pl.col("stamp_ns"), pl.col("end_stamp_ns")
+    spans = records.group_by("source", "clock").agg(first=start.min(), last=pl.max_horizontal(start.max(), end.max()))
     rows = []
-    for code, source, clock in clocks.with_row_index("code").sort("source", "clock").iter_rows():
-        own = times if len(clocks) == 1 else times.filter(pl.Series(codes == code))
-        first, last = own.select(pl.col("stamp_ns").min(), last=pl.max_horizontal(pl.all().max())).row(0)
+    for source, clock, first, last in spans.sort("source", "clock").iter_rows():
         key = f"{source}:{clock or 'unknown'}"
         rows += maps[key].summarize(key, first or 0, last or 0)
     return pl.DataFrame(rows, schema=schema.CLOCK_MAP.schema) if rows else schema.CLOCK_MAP.empty()

@@ -33,10 +33,9 @@ from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls
 from tracecorr.read.rocprof import RepeatedRecords, read_rocpd, read_rocprof
 from tracecorr.store.capture import Capture, make_parts_folder
-from tracecorr.store.log_ranges import finish_log, list_long_logs, start_log
+from tracecorr.store.log_ranges import finish_log, list_long_logs, open_processes, start_log
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
-from tracecorr.store.processes import open_processes
 from tracecorr.store.raw import RawStream, open_database, open_read_at
 from tracecorr.store.recording import chosen_ranges
 

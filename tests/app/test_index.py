@@ -38,13 +38,6 @@ def test_every_event_has_a_place(synthetic_index: CaptureIndex, synthetic_captur
     assert sum(views.minimap["all"]) == views.events
 
 
-def test_names_are_sorted_so_that_every_run_numbers_them_alike(synthetic_index: CaptureIndex) -> None:
-    views = synthetic_index.views
-    drawn = set(views.pyramid.finest.name[views.place].tolist())
-    assert drawn == set(range(len(drawn)))
-    assert views.names[: len(drawn)] == sorted(views.names[: len(drawn)])
-
-
 def test_lanes_follow_the_path(synthetic_index: CaptureIndex) -> None:
     lanes = synthetic_index.views.lanes
     layers = [lane.layer for lane in lanes if lane.group == "p0.t0"]
@@ -149,21 +142,6 @@ def test_search_finds_what_is_not_drawn(sample: Capture) -> None:
     assert finder.find("no such thing", -1, True)["count"] == 0
 
 
-def test_both_ends_of_a_measured_range_belong_to_it(sample: Capture) -> None:
-    """The chain of a launch that is measured from its first to its last moment is counted whole."""
-    built = index.build(sample)
-    packet = int(sample.table("launches").select("event").collect()["event"][20])
-    found = chain.find_chain(built, packet)
-    assert found is not None
-    first, last = found.stages[0]["start"], max(s["start"] + s["dur"] for s in found.stages)
-    lanes = list({s["lane"] for s in found.stages})
-    counted = count_range(built, built.views.pyramid, first, last, lanes)
-    recorded = sample.table("events").select(pl.col("ts_ns") - built.t0_ns, "event").collect()
-    inside = recorded.filter(pl.col("ts_ns").is_between(first, last))["event"]
-    assert counted["total"] == sum(built.place(e).lane in lanes for e in inside)
-    assert {s["event"] for s in found.stages} <= set(inside)
-
-
 def test_lanes_beside_the_path(synthetic_index: CaptureIndex) -> None:
     """Copies per engine, rings, hardware queues and polled values have lanes; the runtime's thread its own root."""
     lanes, groups = synthetic_index.views.lanes, {g.id: g for g in synthetic_index.views.groups}
@@ -199,13 +177,6 @@ def test_what_is_only_inferred_is_no_event(synthetic_index: CaptureIndex, synthe
     assert counted["inferred"] == sum(hollow.values())
     recorded = {n["layer"]: n["count"] for n in counted["layers"] if not n["inferred"]}
     assert recorded["doorbell"] == (events["layer"] == "doorbell").sum()
-
-
-def test_times_of_an_event_read_as_times(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
-    shown = {c["name"]: c["value"] for c in detail.describe(synthetic_index, _packet(synthetic_capture, "recorded"))}
-    assert shown["ts_ns"].endswith(" ns") and " ns after the start = " in shown["ts_ns"]
-    assert shown["packet_ns"].endswith(" ns after the start") and shown["length"].endswith(" bytes")
-    assert not any("start ns" in value for value in shown.values())
 
 
 def test_a_stage_tells_that_it_failed(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:

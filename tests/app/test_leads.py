@@ -7,12 +7,10 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import polars as pl
-import pytest
 from browsing import needs_browser, open_at, press, state_of, wait_for_address, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
-from tracecorr.analyze.calls import list_setup_calls
-from tracecorr.app import chain, charts, detail, index
+from tracecorr.app import chain, detail, index
 from tracecorr.app.captures import Pair
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
@@ -103,33 +101,6 @@ def test_a_time_of_two_captures_together_is_told_on_its_own_clock(sample: Captur
         assert told.endswith(f" = {own['ts_ns'][event % first]:,} ns")
 
 
-def test_latencies_are_compared_of_dispatches_alone() -> None:
-    """Barriers, copies and what graphs launch wait for other things."""
-    capture = make_capture(60)
-    launches = capture.tables["launches"]
-    took = (launches["packet_ns"] - launches["call_ns"]).drop_nulls() / 1e3
-    slow = launches.head(5).with_columns(kind=pl.lit("barrier_and"), packet_ns=pl.col("packet_ns") + 10**9)
-    capture.tables["launches"] = pl.concat([launches, slow.select(launches.columns).cast(dict(launches.schema))])
-    figure = charts.overlay_latency([("one", capture.table)])
-    assert figure is not None and max(figure.data[0].x) == took.max()
-
-
-def test_a_launch_with_set_up_work_is_not_compared(sample: Capture) -> None:
-    """The first launch of a kernel loads its code."""
-    launches = sample.table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").collect()
-    took = launches.select("call_event", us=(pl.col("packet_ns") - pl.col("call_ns")) / 1e3)
-    setup = list_setup_calls(sample.table("events")).select(call_event="chain")
-    steady = took.join(setup, on="call_event", how="anti")["us"].drop_nulls()
-    figure = charts.overlay_latency([("one", sample.table)])
-    assert figure is not None and max(figure.data[0].x) == steady.max() != took["us"].max()
-
-
-def test_a_latency_that_only_one_side_has_is_named(sample: Capture) -> None:
-    empty = {name: sample.table(name).clear() for name in ("launches", "events", "kernels", "queues")}
-    figure = charts.overlay_latency([("one", sample.table), ("other", lambda name: empty[name])])
-    assert figure is not None and [line.name for line in figure.data] == ["one"] and figure.layout.showlegend
-
-
 class TestInTheBrowser:
     """Leads in the browser."""
 
@@ -179,21 +150,3 @@ class TestInTheBrowser:
         open_at(page, f"{base}#sel=77&record={quote(gone)}")
         assert state_of(page)["selected"] is None
         assert "not in the capture" in page.locator("#tl-status").inner_text()
-
-    @pytest.mark.parametrize(
-        ("hash_", "said"),
-        [("sel=999999999", "event of this address is not in the capture"), ("page=nowhere", "no page nowhere")],
-    )
-    def test_what_an_address_asks_for_in_vain_is_told(self, page: Any, url: str, hash_: str, said: str) -> None:
-        open_at(page, f"{url.split('?')[0]}#{hash_}")
-        assert said in page.locator("#tl-status").inner_text()
-
-    def test_the_selection_of_an_address_written_by_hand_is_in_view(
-        self, page: Any, url: str, synthetic_capture: SyntheticCapture
-    ) -> None:
-        page.set_viewport_size({"width": 1280, "height": 720})
-        packet = int(synthetic_capture.tables["launches"].filter(pl.col("queue") == 3)["event"][-1])
-        open_at(page, f"{url.split('?')[0]}#sel={packet}")
-        lane = page.evaluate("() => __tl.view.detail.stages.find((s) => s.event === __tl.view.selected).lane")
-        top, height = page.evaluate("lane => [__tl.view.rowTop(lane, 0), __tl.view.height]", lane)
-        assert 0 < top < height

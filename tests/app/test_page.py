@@ -75,19 +75,6 @@ def test_search_counts_and_steps(page: Any) -> None:
     assert _state(page)["selected"] != first
 
 
-def test_hits_are_counted_while_typing(page: Any) -> None:
-    page.keyboard.press("/")
-    before = _state(page)["selected"]
-    page.keyboard.type("hipstreamcreate")
-    counter = page.locator(".tl-count")
-    wait_for(page, "__tl.view.search && __tl.view.search.text === 'hipstreamcreate'")
-    assert counter.inner_text() == f"{_state(page)['count']} found" != "0 found"
-    assert _state(page)["selected"] == before
-    page.keyboard.press("Enter")
-    _idle(page)
-    assert counter.inner_text().startswith("1 of ")
-
-
 def test_names_of_the_chain_stand_alone(page: Any) -> None:
     """No name of another event is painted under that of a stage; the panel names the event in a narrow window, too."""
     page.set_viewport_size({"width": 700, "height": 700})
@@ -111,41 +98,6 @@ _OVERLAPS = """() => {
     && places.some((r) => x < r[0] + r[2] && x + w > r[0] && y > r[1] && y < r[1] + r[3]));
   return { written: written.length, stages: places.length, over: over.map((t) => t[0]) };
 }"""
-
-
-@pytest.mark.parametrize("width", [1500, 1000, 700])
-def test_the_legend_is_never_cut(page: Any, width: int) -> None:
-    """A narrow window and a warning leave every entry in sight, and the lanes their place above it."""
-    page.set_viewport_size({"width": width, "height": 700})
-    page.evaluate("() => TL.showWarnings(['ftrace:unknown is UNALIGNED: only the starts agree, nothing is linked'])")
-    _idle(page)
-    cut = page.evaluate("""() => {
-      const bar = document.querySelector('#tl-status'), room = bar.getBoundingClientRect();
-      const entries = [...bar.querySelectorAll('.tl-entry, .tl-hint, .tl-warning')];
-      const cut = (r) => r.right > room.right + 1 || r.bottom > room.bottom + 1;
-      const lanes = document.querySelector('#tl-canvas-host').getBoundingClientRect();
-      return { bottom: room.bottom, lanes: lanes.bottom <= room.top + 1, entries: entries.length,
-        out: entries.filter((e) => cut(e.getBoundingClientRect())).map((e) => e.textContent) };
-    }""")
-    assert cut["entries"] > 6 and cut["out"] == [] and cut["lanes"] and cut["bottom"] <= 700
-
-
-def test_a_long_warning_is_read_to_its_end_by_keyboard(page: Any) -> None:
-    long = "ftrace:unknown: times are known to 5.9 ms only: " + "system calls may stay unlinked; " * 8 + "the end"
-    page.set_viewport_size({"width": 1000, "height": 700})
-    page.evaluate("texts => TL.showWarnings(texts)", [long, "a second one"])
-    warning = page.locator("#tl-status .tl-warning")
-    whole = "() => { const n = document.querySelector('.tl-warning'); return n.scrollWidth <= n.clientWidth + 1; }"
-    assert "a second one" not in warning.inner_text() and not page.evaluate(whole)
-    warning.focus()
-    page.keyboard.press("Enter")
-    _idle(page)
-    assert long in warning.inner_text() and "a second one" in warning.inner_text()
-    assert page.evaluate(whole)
-    lanes, status = page.locator("#tl-canvas-host").bounding_box(), page.locator("#tl-status").bounding_box()
-    assert lanes["y"] + lanes["height"] <= status["y"] + 1 and status["y"] + status["height"] <= 700
-    page.keyboard.press("Enter")
-    assert "a second one" not in warning.inner_text()
 
 
 def test_view_comes_back_from_its_address(page: Any) -> None:

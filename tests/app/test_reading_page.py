@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -73,18 +72,6 @@ def test_hiding_a_process_hides_its_lanes(page: Any) -> None:
     assert page.locator("#tl-filter-button").inner_text() == "Filters"
 
 
-@pytest.mark.parametrize("by", ["kernel", "queue", "stream", "result"])
-def test_colours_change_the_picture(page: Any, by: str) -> None:
-    shot = "() => document.querySelector('canvas').toDataURL()"
-    before = page.evaluate(shot)
-    press(page, "g")
-    page.select_option("#tl-colour-by", by)
-    wait_idle(page)
-    press(page, "Escape", "g")
-    assert state_of(page)["colourBy"] == by
-    assert page.evaluate(shot) != before
-
-
 def test_measuring_counts_what_starts_inside(page: Any, synthetic_capture: SyntheticCapture) -> None:
     page.mouse.move(700, 130)
     page.mouse.down()
@@ -106,13 +93,6 @@ def test_measuring_counts_what_starts_inside(page: Any, synthetic_capture: Synth
     assert state_of(page)["t0"] == pytest.approx(t0, abs=1)
     press(page, "Escape")
     assert state_of(page)["mark"] is None
-
-
-def test_one_event_is_counted_as_one(page: Any, synthetic_capture: SyntheticCapture) -> None:
-    marker = synthetic_capture.tables["events"].filter(pl.col("layer").cast(pl.String) == "marker")["event"][0]
-    page.evaluate("event => __tl.select(event)", int(marker))
-    press(page, "p", "m")
-    assert "1 event starts inside, counted in 1 lane\n" in page.locator("#tl-card").inner_text()
 
 
 def test_steps_follow_one_thing(page: Any, synthetic_capture: SyntheticCapture) -> None:
@@ -218,13 +198,6 @@ NONSENSE = (
 )  # fmt: skip
 
 
-def test_nonsense_in_the_address_is_left_out(page: Any, url: str) -> None:
-    for nonsense in NONSENSE:
-        open_at(page, url.split("?")[0] + "#" + quote(nonsense, safe="=&"))
-        assert state_of(page)["records"] > 100, nonsense
-        assert state_of(page)["selected"] is None, nonsense
-
-
 def test_names_with_markup_stay_text(page: Any, synthetic_capture: SyntheticCapture) -> None:
     launches = synthetic_capture.tables["launches"].filter(pl.col("kernel") == KERNELS.index(KERNELS[-1]))
     page.evaluate("event => __tl.select(event)", int(launches["event"][3]))
@@ -265,58 +238,6 @@ def test_small_screens_show_every_control(page: Any, size: tuple[int, int]) -> N
     assert outside == []
     canvas = page.locator("canvas").bounding_box()
     assert canvas["height"] > 300
-
-
-def test_no_occupied_pixel_is_missing(page: Any) -> None:
-    """At each zoom level what is painted is what the events say, to a pixel."""
-    page.mouse.move(800, 300)
-    for _ in range(6):
-        missing = page.evaluate(_COMPARE)
-        assert missing == {"missing": 0, "far": 0}
-        press(page, "w", "w")
-
-
-# Asks for the raw events of a lane (a window so narrow that nothing is merged would be too long to ask: the records
-# at one pixel and those at a hundredth of a pixel must cover the same pixels).
-_COMPARE = """async () => {
-  const view = __tl.view, width = Math.ceil(view.plotWidth());
-  const lanes = view.visibleItems(0).filter(i => i.kind === 'lane' && !i.lane.counter).slice(0, 12).map(i => i.lane.id);
-  const pixels = (spans) => {
-    const out = new Map();
-    const pixel = (view.t1 - view.t0) / width;
-    for (const [lane, tracks] of spans.tracks) for (const [row, first, end] of tracks) {
-      const key = lane + ':' + row, set = out.get(key) || new Uint8Array(width + 2);
-      out.set(key, set);
-      for (let i = first; i < end; i += 1) {
-        const a = Math.max(0, Math.floor((spans.at(i) - view.t0) / pixel));
-        const b = Math.min(width, Math.floor((spans.at(i) + spans.dur[i] * spans.unit - view.t0) / pixel));
-        for (let p = a; p <= b; p += 1) set[p] = 1;
-      }
-    }
-    return out;
-  };
-  const t0 = Math.floor(view.t0), t1 = Math.ceil(view.t1);
-  const drawn = pixels(await TL.api.spans(t0, t1, width, lanes));
-  const raw = new Map();
-  const parts = 16, step = Math.ceil((t1 - t0) / parts);
-  for (let k = 0; k < parts; k += 1) {
-    const part = pixels(await TL.api.spans(t0 + k * step, t0 + (k + 1) * step, 8000, lanes));
-    for (const [key, set] of part) {
-      const all = raw.get(key) || new Uint8Array(width + 2);
-      raw.set(key, all);
-      for (let p = 0; p < set.length; p += 1) if (set[p]) all[p] = 1;
-    }
-  }
-  let missing = 0, far = 0;
-  for (const [key, set] of raw) {
-    const got = drawn.get(key) || new Uint8Array(width + 2);
-    for (let p = 0; p < width; p += 1) {
-      if (set[p] && !got[p]) missing += 1;
-      if (got[p] && !set[p] && !set[p - 1] && !set[p + 1]) far += 1;
-    }
-  }
-  return { missing, far };
-}"""
 
 
 def test_canvas_paints_every_event_and_nothing_else(page: Any) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tracecorr.cli import main
-from tracecorr.cli.console import complete_captures
 
 
 def complete(line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[str]:
@@ -58,7 +57,3 @@ def test_a_shell_is_offered_what_fits(
 
 def test_all_verbs_are_offered(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     assert {"capture", "report", "serve"} < set(complete("tracecorr ", monkeypatch, capfd))
-
-
-def test_a_folder_named_from_the_root_is_looked_into(folder: Path) -> None:
-    assert complete_captures(f"{folder}/gemm-a") == [f"{folder}/gemm-a.tracecorr"]

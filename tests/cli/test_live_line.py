@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tracecorr import progress
-from tracecorr.progress import LiveLine, Stages
+from tracecorr.progress import LiveLine
 
 
 class Terminal(io.StringIO):
@@ -45,33 +45,6 @@ def test_a_line_is_replaced_cut_to_the_terminal_and_taken_away_once(monkeypatch:
     line.clear()
     line.clear()
     assert stream.getvalue() == "\r\x1b[Kreading\r\x1b[Klinking\r\x1b[K"
-
-
-def test_a_watch_tells_the_share_of_all_files_about_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    told: list[str] = []
-    watch = Stages(live=told.append).watch("ftrace", 4_000_000)
-    first, second = (watch.follow(iter([bytes(1_000_000)] * 2)) for _ in range(2))
-    next(first)
-    assert told == []
-    for chunks in (first, second, second):
-        now[0] += 1
-        next(chunks)
-    assert told == [f"reading ftrace: {share} % of 4 MB" for share in (50, 75, 100)]
-
-
-def test_stages_tell_what_they_do_and_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [5.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    lasting: list[str] = []
-    live: list[str] = []
-    stages = Stages(lasting.append, live.append)
-    stages.begin("linking")
-    now[0] = 7.25
-    stages.end("link")
-    assert (lasting, live) == (["link: 2.25 s"], ["linking ..."])
-    Stages().begin("nobody listens")
 
 
 def _read_all(terminal: int) -> bytes:

@@ -77,26 +77,3 @@ def test_latencies_are_those_of_the_launches(
     for stream, parts in by_stream.items():
         took = rows.filter(pl.col("stream") == stream).select(ns=pl.col("doorbell_ns") - pl.col("call_ns"))["ns"]
         assert max(part["doorbell_p99_ns"] for part in parts) == took.max()  # of fewer than 100 it is the largest
-
-
-def test_waits_of_streams_are_those_of_the_links(
-    copy_sample: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    graphs = copy_sample("streams-graph")
-    links = Capture.open(graphs).table("links").filter(pl.col("rule") == "signal_dependency").collect()
-    told = json.loads(_ask(capsys, str(graphs), "--example", "waits-for", "--format", "json"))
-    assert sum(row["waits"] for row in told) == links.height > 0
-
-
-def test_system_calls_count_in_the_call_around_them(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    events = Capture.open(sample).table("events").with_columns(pl.col("layer", "name").cast(pl.String)).collect()
-    told = json.loads(_ask(capsys, str(sample), "--example", "kernel-time-of-calls", "--format", "json"))
-    calls = events.filter(pl.col("layer") == "hip").select(chain="event", call="name")
-    inside = events.join(calls, on="chain").group_by("call", "layer").agg(pl.len(), pl.col("dur_ns").sum())
-    counted = {(row[0], row[1]): row[2:] for row in inside.rows()}
-    assert any(row["ioctls"] for row in told)
-    for row in told:
-        for layer, count, ns in (
-            ("ioctl", "ioctls", "in_ioctls_ns"), ("syscall", "other_syscalls", "in_other_syscalls_ns")
-        ):  # fmt: skip
-            assert (row[count] or 0, row[ns] or 0) == counted.get((row["hip_call"], layer), (0, 0))

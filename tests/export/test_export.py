@@ -216,15 +216,6 @@ def test_the_verb_writes_what_is_asked_for_and_replaces_nothing_unasked(
     assert folder("--only", "nonsense", "-o", "y") == 2
 
 
-def test_a_folder_of_tables_is_replaced_whole(folder: Callable[..., int], tmp_path: Path) -> None:
-    assert folder("--to", "csv", "-o", "here") == 0
-    assert folder("--to", "csv", "--table", "queues", "-o", "here") == 2
-    assert len(list((tmp_path / "here").iterdir())) == len(schema.TABLES)
-    assert folder("--to", "csv", "--table", "queues", "-o", "here", "--force") == 0
-    assert [p.name for p in (tmp_path / "here").iterdir()] == ["queues.csv"]
-    assert [p.name for p in tmp_path.iterdir()] == ["here"]
-
-
 def test_a_link_stays_a_link_to_the_new_file(folder: Callable[..., int], tmp_path: Path) -> None:
     (tmp_path / "target.json").write_text("older")
     (tmp_path / "link.json").symlink_to("target.json")

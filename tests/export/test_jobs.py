@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ from perfetto_check import ask
 
 from tracecorr.analyze.frames import Tables
 from tracecorr.cli import main
-from tracecorr.export.chrome import write_chrome
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection
 from tracecorr.export.trace import build_trace
-from tracecorr.export.tracks import draw_jobs
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
@@ -128,52 +125,11 @@ def _spans(tables: Tables, selection: Selection | None = None) -> list[tuple[str
     return [(name, names[track], start, took) for name, track, start, took in spans.iter_rows()]
 
 
-def test_what_is_not_known_of_a_job_is_not_drawn_and_its_moments_stay() -> None:
-    tables = _tables(
-        {"queued_ns": 10}, {"queued_ns": 10, "run_ns": 20}, {"queued_ns": 10, "done_ns": 40}, {"run_ns": 20},
-        {"run_ns": 50, "done_ns": 40}, {"run_ns": 20, "done_ns": 40}, {"run_ns": 60, "done_ns": 60},
-    )  # fmt: skip
-    assert _spans(tables) == [("gfx job 5:5", "gfx", 20, 20), ("gfx job 5:6", "gfx", 60, 0)]
-    moments = build_trace(tables, Selection()).slices.filter(pl.col("event") >= 0)
-    assert moments.height == tables("events").collect().height and set(moments["dur_ns"]) == {0}
-    told = draw_jobs(tables, Selection(), 0).arguments
-    assert told.filter(pl.col("key").is_in(["queued_ns", "waited_ns", "queue_event"])).is_empty()
-
-
 def test_jobs_that_run_at_once_are_parts_of_each_other_on_no_track() -> None:
     spans = [(0, 100), (10, 50), (20, 120), (50, 60), (100, 130)]
     tables = _tables(*({"run_ns": start, "done_ns": end} for start, end in spans))
     tracks = [track for _, track, *_ in _spans(tables)]
     assert tracks == ["gfx", "gfx (2)", "gfx (3)", "gfx (2)", "gfx"]
-
-
-def test_more_jobs_at_once_than_the_page_has_rows_are_legal_all_the_same(tmp_path: Path) -> None:
-    tables = _tables(*({"run_ns": n, "done_ns": 1000 + n} for n in range(300)))
-    path = tmp_path / "x.pftrace"
-    with path.open("wb") as stream:
-        write_perfetto(tables, stream, Selection())
-    spans, errors = ask(path, tmp_path, _SPANS, _ERRORS)
-    assert errors == [] and [(ts, dur) for _, ts, dur, *_ in spans] == [(n, 1000) for n in range(300)]
-
-
-def test_rings_of_devices_and_nodes_are_apart() -> None:
-    ran = {"run_ns": 20, "done_ns": 40}
-    places = [("a", "0000:03:00.0", "gfx"), ("a", "0000:03:00.0", "sdma0"), ("a", "0000:83:00.0", "gfx"),
-              ("a", None, "gfx"), ("b", "0000:03:00.0", "gfx"), ("b", "0000:03:00.0", None)]  # fmt: skip
-    tables = _tables(*({**ran, "node": node, "dev": dev, "ring": ring} for node, dev, ring in places))
-    trace = build_trace(tables, Selection())
-    by_uuid = {track.uuid: track for track in trace.tracks}
-    found = [by_uuid[track] for track in trace.slices.filter(pl.col("event") < 0)["track"]]
-    assert sorted((by_uuid[track.parent].name, track.name) for track in found) == [
-        ("GPU scheduler (a)", "gfx"), ("GPU scheduler 0000:03:00.0 (a)", "gfx"),
-        ("GPU scheduler 0000:03:00.0 (a)", "sdma0"), ("GPU scheduler 0000:03:00.0 (b)", "gfx"),
-        ("GPU scheduler 0000:03:00.0 (b)", "ring not named"), ("GPU scheduler 0000:83:00.0 (a)", "gfx"),
-    ]  # fmt: skip
-    stream = BytesIO()
-    write_chrome(tables, stream, Selection())
-    told = json.loads(stream.getvalue())["traceEvents"]
-    names = {e["tid"]: e["args"]["name"] for e in told if e["ph"] == "M"}
-    assert "GPU scheduler 0000:03:00.0 (b): gfx" in {names[e["tid"]] for e in told if " job " in e["name"]}
 
 
 @pytest.mark.parametrize(
@@ -186,11 +142,3 @@ def test_rings_of_devices_and_nodes_are_apart() -> None:
 def test_a_job_is_selected_by_its_run_and_its_submitter(selection: Selection, jobs: list[int]) -> None:
     tables = _tables(*({"queued_ns": 10 * n, "run_ns": 10 * n + 1, "done_ns": 10 * n + 5} for n in range(3)))
     assert [name for name, *_ in _spans(tables, selection)] == [f"gfx job 5:{n}" for n in jobs]
-
-
-def test_times_of_jobs_before_0_are_moved_as_all_others() -> None:
-    trace = build_trace(_tables({"queued_ns": -30, "run_ns": -20, "done_ns": -5}), Selection())
-    assert trace.later_ns == 30
-    assert trace.slices.filter(pl.col("event") < 0)["ts_ns"].to_list() == [10]
-    told = dict(trace.arguments.select("key", "number").drop_nulls().iter_rows())
-    assert (told["queued_ns"], told["waited_ns"]) == (0, 10)

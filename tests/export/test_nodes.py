@@ -13,13 +13,10 @@ import pytest
 from perfetto_check import ask
 
 from tracecorr.app import ids, make_app
-from tracecorr.app.captures import Pair
 from tracecorr.cli import main
-from tracecorr.export.chrome import write_chrome
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection
 from tracecorr.export.speedscope import write_speedscope
-from tracecorr.export.tracks import separate_pids
 from tracecorr.model import schema
 from tracecorr.store import Capture, write_info, write_tables
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
@@ -101,25 +98,6 @@ def test_perfetto_names_the_nodes_and_keeps_their_processes_apart(fleet: Capture
     assert errors == []
 
 
-def test_chrome_json_names_the_nodes_and_keeps_their_processes_apart(fleet: Capture) -> None:
-    stream = BytesIO()
-    write_chrome(fleet.table_by_node, stream, Selection())
-    told = json.loads(stream.getvalue())["traceEvents"]
-    names = {e["pid"]: e["args"]["name"] for e in told if e["name"] == "process_name"}
-    assert names == {
-        0: "tracecorr", 100: "gemm.py 100 (node2)", _FREE: "gemm.py 100 (node3)", 101: "other 101 (node3)",
-        102: "other 102 (node2)",
-    }  # fmt: skip
-    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in told if e["name"] == "thread_name"}
-    assert sorted(tracks[e["pid"], e["tid"]] for e in told if e["ph"] == "X" and e["pid"] in (0, _FREE)) == [
-        "gemm.py 100: HIP calls", "kernel (node2)", "kernel (node3)", "worker 101: HIP calls",
-    ]  # fmt: skip
-    assert {name for name in tracks.values() if "queue" in name} == {
-        "gemm.py 100 (node2): queue 0 0x3c00000", "queue 1 (node2)",
-        "gemm.py 100 (node3): queue 2 0x3c00000", "queue 3 (node3)",
-    }  # fmt: skip
-
-
 def test_speedscope_names_the_nodes(fleet: Capture) -> None:
     stream = BytesIO()
     write_speedscope(fleet.table_by_node, stream, Selection(), "fleet")
@@ -146,30 +124,6 @@ def test_exported_tables_tell_the_node(fleet: Capture, tmp_path: Path, form: str
 def test_the_verb_names_the_nodes(fleet: Capture, tmp_path: Path, target: str, words: bytes) -> None:
     assert main(["export", str(fleet.path), "--to", target, "-o", str(tmp_path / "x")]) == 0
     assert words in (tmp_path / "x").read_bytes()
-
-
-def test_a_pid_stays_where_no_other_node_has_it() -> None:
-    rows = [(0, "a", 7, None), (1, "a", 7, None), (2, "b", None, 7), (3, "b", 8, 7), (4, "b", 7, None),
-            (5, "c", 7, None), (6, "c", None, None)]  # fmt: skip
-    processes = pl.DataFrame(rows, schema=["process", "node", "pid", "log_pid"], orient="row")
-    assert separate_pids(processes) == {0: 7, 1: 7, 2: _FREE, 3: 8, 4: _FREE, 5: _FREE + 1, 6: None}
-    alone = processes.with_columns(node=pl.lit(None, pl.String))
-    assert separate_pids(alone) == {0: 7, 1: 7, 2: 7, 3: 8, 4: 7, 5: 7, 6: None}
-
-
-def test_sides_of_a_pair_are_told_apart_as_nodes_are(fleet: Capture) -> None:
-    pair = Pair(fleet, fleet, "start")
-    for name in schema.TABLES:
-        rows = pair.table_by_node(name).collect()
-        assert rows.columns == [*schema.TABLES[name].schema, "node"], name
-        assert rows.drop("node").equals(pair.table(name).select(schema.TABLES[name].schema.names()).collect()), name
-    stream = BytesIO()
-    write_chrome(pair.table_by_node, stream, Selection())
-    told = [e for e in json.loads(stream.getvalue())["traceEvents"] if e["name"] == "process_name"]
-    assert {e["args"]["name"]: e["pid"] for e in told if "gemm" in e["args"]["name"]} == {
-        "gemm.py 100 (A node2)": 100, "gemm.py 100 (A node3)": _FREE, "gemm.py 100 (B node2)": _FREE + 1,
-        "gemm.py 100 (B node3)": _FREE + 3,
-    }  # fmt: skip
 
 
 def test_what_the_page_saves_of_a_dataset_tells_the_node(fleet: Capture) -> None:

@@ -52,10 +52,3 @@ def test_an_event_whose_queue_or_thread_is_unknown_goes_one_step_up() -> None:
         {"layer": "aql", "queue": None, "thread": None, "process": None},
     ]
     assert _paths(*unknown) == [[_WORKER, _GEMM], [_GEMM], []]
-
-
-def test_groups_of_one_thread_are_tracks_of_their_own() -> None:
-    own = {"thread": 7, "process": 4}
-    rows = _table("events", *({"event": n, "layer": layer, **own} for n, layer in enumerate(("hip", "ioctl", "hip"))))
-    uuids = assign_tracks(_TABLES.__getitem__, rows)[1].sort("event").collect()["track"].to_list()
-    assert uuids[0] == uuids[2] != uuids[1]

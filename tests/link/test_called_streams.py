@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.link.queues.streams import name_null_stream
+from tracecorr.link.streams import name_null_stream
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from index_logs import RING, counted, line, made, packet, records
 
-from tracecorr.link.packets.packet_index import complete_indexes
+from tracecorr.link.packet_index import complete_indexes
 from tracecorr.model.kinds import BEGINNINGS
 
 

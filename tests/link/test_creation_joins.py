@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.queues.creation_joins import join_creations
+from tracecorr.link.creations import join_creations
 
 COUNT = 100_000
 STEP_NS = 1_000_000

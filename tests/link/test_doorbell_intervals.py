@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.link.packets.doorbells import match_stores, share_lone_threads
+from tracecorr.link.doorbells import match_stores, share_lone_threads
 from tracecorr.model.schema import CAT
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import polars as pl
 import pytest
 
-from tracecorr.link.packets.doorbell_rings import fill_store_rings, learn_rings
+from tracecorr.link.doorbells import fill_store_rings, learn_rings
 from tracecorr.model.schema import CAT
 
 RING, OTHER = 0x3C00000, 0x7000000

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.link.calls.drm_jobs import ring_kind
+from tracecorr.link.drm_jobs import ring_kind
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

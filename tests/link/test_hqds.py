@@ -9,8 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.queues.gpus import assign_gpus, list_gpus
-from tracecorr.link.queues.hqds import attach_queues
+from tracecorr.link.hqds import assign_gpus, attach_queues, list_gpus
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecorr.link.calls.descriptors import find_devices
-from tracecorr.link.calls.functions import nest_functions
+from tracecorr.link.descriptors import find_devices
+from tracecorr.link.functions import nest_functions
 from tracecorr.model import schema
 
 KFD, TTY = "/dev/kfd", "/dev/tty1"

@@ -8,14 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tracecorr.link.calls.nesting import find_parents
-from tracecorr.link.packets.doorbells import match_stores
-from tracecorr.link.packets.packet_index import complete_indexes
-from tracecorr.link.packets.signals import link_gpu_times, list_uses
-from tracecorr.link.queues.created_rings import RINGS
-from tracecorr.link.queues.queue_lives import build_queues
-from tracecorr.link.queues.ring_owners import assign_queues
-from tracecorr.link.queues.streams import list_asked_priorities
+from tracecorr.link.calls import find_parents
+from tracecorr.link.doorbells import match_stores
+from tracecorr.link.packet_index import complete_indexes
+from tracecorr.link.queues import assign_queues, build_queues
+from tracecorr.link.rings import RINGS
+from tracecorr.link.signals import link_gpu_times, list_uses
+from tracecorr.link.streams import list_asked_priorities
 from tracecorr.link.threads.lives import find_process_lives, find_thread_lives, number_lives
 from tracecorr.model.schema import CAT
 

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.queues.queue_addresses import name_rings
+from tracecorr.link.rings import name_rings
 from tracecorr.model.schema import CAT
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

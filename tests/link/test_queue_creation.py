@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tracecorr.analyze.verdicts import judge_capture
-from tracecorr.link.queues.queue_creation import list_mqd_operations
+from tracecorr.link.mqds import list_mqd_operations
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

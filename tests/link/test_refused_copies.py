@@ -14,7 +14,7 @@ from hip_logs import correlate_messages
 from index_logs import records
 
 from tracecorr.analyze.memory import summarize_copies
-from tracecorr.link.packets.refused_copies import name_refused_copies
+from tracecorr.link.launches import name_refused_copies
 from tracecorr.store import Capture
 
 _REFUSED = "HSA copy failed with code 4097, falling to Blit copy"

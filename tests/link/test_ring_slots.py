@@ -7,7 +7,7 @@ from pathlib import Path
 from hip_logs import correlate_messages
 
 from tracecorr.analyze.verdicts import judge_capture
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.link.packet_index import measure_depth
 from tracecorr.store import Capture
 
 _SIZE = 64

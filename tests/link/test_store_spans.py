@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.clock.intervals import bracket_doorbells, list_moments, span_batches
-from tracecorr.link.packets.store_spans import span_stores
+from tracecorr.link.doorbells import span_stores
 from tracecorr.model.schema import CAT
 
 _ROW = st.fixed_dictionaries({

@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 from index_logs import HALVES, RING, counted, line, made, packet, records, store
 
-from tracecorr.link.packets.doorbells import list_contradicted
-from tracecorr.link.packets.packet_index import complete_indexes
-from tracecorr.link.packets.stored_indexes import check_indexes
+from tracecorr.link.doorbells import list_contradicted
+from tracecorr.link.packet_index import check_indexes, complete_indexes
 from tracecorr.model.schema import CAT
 
 

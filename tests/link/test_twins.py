@@ -18,7 +18,7 @@ from tracecorr.analyze.chain import list_chain
 from tracecorr.analyze.ioctls import summarize_driver_events
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.experiment.report import count_moves
-from tracecorr.link.calls.twins import nest_calls
+from tracecorr.link.functions import nest_calls
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
 from tracecorr.model.sights import is_counted

@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tracecorr.model.columns import CAT
-from tracecorr.store import columns
-from tracecorr.store.categories import read_categories
+from tracecorr.store import parquet
+from tracecorr.store.parquet import read_categories
 
 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write each frame as a group of rows."""
-    monkeypatch.setattr(columns, "_GROUP_ROWS", 1)
+    monkeypatch.setattr(parquet, "_GROUP_ROWS", 1)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_one_value_throughout_takes_no_memory(
 
 
 def _write(path: Path, groups: list[list[str | None]]) -> Path:
-    with columns.FrameWriter(path) as writer:
+    with parquet.FrameWriter(path) as writer:
         for group in groups:
             writer.write(pl.DataFrame({"name": group}, schema={"name": CAT}))
     return path

@@ -12,7 +12,7 @@ from tracecorr import pipeline
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.store.capture import write_tables
-from tracecorr.store.columns import FrameWriter, write_frame
+from tracecorr.store.parquet import FrameWriter, write_frame
 from tracecorr.store.parts import Parts, SourcePart, write_part
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tracecorr.model import schema
-from tracecorr.store.kernel_counts import complete_losses, count_read
+from tracecorr.store.losses import complete_losses, count_read
 from tracecorr.store.recording import list_recorded_losses
 
 _FULL = {"source": "ftrace", "bytes": 8_192, "reason": "the trace could not be written: no space"}

@@ -25,7 +25,7 @@ from tracecorr.model.errors import WorkerError
 from tracecorr.store import log_ranges
 from tracecorr.store.capture import Capture
 from tracecorr.store.frames import FrameReader, FrameWriter
-from tracecorr.store.processes import count_processes, open_processes
+from tracecorr.store.log_ranges import count_processes, open_processes
 
 
 def _imported(folder: Path, data: Path, name: str, *, compressed: bool) -> Path:

@@ -15,7 +15,7 @@ from tracecorr.analyze.compare.counts import measure_rate
 from tracecorr.analyze.compare.statistics import STAGES, read_steady
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.latency import summarize_paths
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.errors import InputError
 from tracecorr.model.sights import is_counted
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect, percentile
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.link.packet_index import measure_depth
 
 
 def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFrame:

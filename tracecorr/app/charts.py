@@ -20,7 +20,7 @@ from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency, summarize_paths
 from tracecorr.app.ids import COLOURS
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.link.packet_index import measure_depth
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from tracecorr.app.chain import Chain
 from tracecorr.app.index import CaptureIndex
 from tracecorr.model import schema
 from tracecorr.model.errors import TracecorrError
-from tracecorr.model.kernel_tables import HQD
 from tracecorr.model.kinds import Flag
-from tracecorr.store.shown import show_record
+from tracecorr.model.printable import show_record
+from tracecorr.model.schema import HQD
 
 _COLUMNS = {c.name: c for c in HQD.columns}
 # What the name of a bank, or the event itself, tells already.

@@ -103,7 +103,7 @@ def step(index: CaptureIndex, event: int, kind: str, back: bool) -> int | None:
     return _next_where(index, event, back, (pl.col(kind) == value) & same_layer)
 
 
-def lacks(index: CaptureIndex, event: int, kind: str) -> bool:
+def has_none(index: CaptureIndex, event: int, kind: str) -> bool:
     """Tell whether an event has no kernel, queue or thread (`kind`), so that no other one can be of the same."""
     if kind not in ("kernel", "queue", "thread"):
         return False

@@ -93,9 +93,9 @@ class CaptureIndex:
         unaligned = clocks.filter(pl.col("method") == "unaligned")["source"].unique().sort()
         # A clock alone has nothing to agree with: what the tables' warnings say of it is all.
         sources = unaligned.to_list() if clocks["source"].n_unique() > 1 else []
-        out = [f"{source} is UNALIGNED: only the starts agree, nothing of it is linked by time" for source in sources]
+        out = [f"{source} is UNALIGNED: only its start matches, no link uses its times" for source in sources]
         said = [str(text) for text in self.capture.info.get("warnings") or [] if "UNALIGNED" not in str(text)]
-        return [*out, *said] if self.views.events else ["this capture holds no events", *out, *said]
+        return [*out, *said] if self.views.events else ["this capture has no events", *out, *said]
 
     def _streams(self) -> list[dict[str, Any]]:
         return self.capture.table("streams").head(ids.MAX_STREAMS).collect().to_dicts()

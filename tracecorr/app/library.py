@@ -101,7 +101,7 @@ class Library:
         return list(self._captures)
 
     def get(self, wanted: Wanted, edition: int | None = None) -> Opened:
-        """Return an opened capture or pair; build what it lacks first.
+        """Return an opened capture or pair; build missing tables first.
 
         Args:
             wanted: what is to be shown.
@@ -116,7 +116,7 @@ class Library:
         known = (newest, self._before.get(wanted, newest))
         found = newest if edition is None else next((one for one in known if one.edition == edition), None)
         if found is None:
-            raise InputError(f"{wanted.name} was read anew since", "reload the page")
+            raise InputError(f"{wanted.name} was rebuilt since the page was opened", "reload the page")
         return found
 
     def _get_newest(self, wanted: Wanted) -> Opened:
@@ -130,7 +130,7 @@ class Library:
             return opened
 
     def _current(self, wanted: Wanted) -> Opened | None:
-        """Return what is open, unless tables were built anew since: its numbers of events would be those of others."""
+        """Return what is open, unless its tables were rebuilt since: event numbers would be wrong."""
         opened = self._opened.get(wanted)
         same = opened is not None and all(self._stamp(name) == stamp for name, stamp in opened.stamps.items())
         return opened if same else None
@@ -153,7 +153,7 @@ class Library:
             InputError: it cannot be opened.
         """
         if self._current(wanted) is not None:
-            return None  # also while a recording is read anew
+            return None  # also while a recording is read again
         if wanted in self._failed:
             raise self._failed.pop(wanted)
         for name in filter(None, (wanted.name, wanted.other)):

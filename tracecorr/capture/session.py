@@ -393,7 +393,6 @@ class Session:
         files = [] if closed.is_interrupted else self._list_files()
         losses = [*self._recorder.losses, *closed.losses]
         self.problems += closed.problems
-        self.problems += self._sight.describe_strays(self._processes.seen.values(), self._folder) if self._sight else []
         if self._launched.workload.status is None and self._options.pid is None:
             self.problems += filter(None, [self._processes.describe_released()])
         elif self._launched.workload.status is not None and self._launched.where == "host":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tracecorr.model.errors import TracecorrError
 from tracecorr.store.capture import drop_abandoned
-from tracecorr.store.processes import count_processes
+from tracecorr.store.log_ranges import count_processes
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 

@@ -142,7 +142,7 @@ def _describe_usage(error: TyperException, words: list[str]) -> tuple[str, str]:
             f"tracecorr {ours} --help shows how it is called",
         )
     text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-    # The parser of options does not say whose option lacks its value.
+    # The option parser does not say which verb has an option without its value.
     verb = next((f"tracecorr {word}" for word in words if word in _VERBS), "tracecorr")
     asked = getattr(getattr(error, "ctx", None), "command_path", verb)
     return text[:1].lower() + text[1:], f"{asked} --help shows how it is called"

@@ -101,7 +101,7 @@ JobsOption = Annotated[
 
 def count_jobs(asked: int | None) -> int:
     """Return how many processes may read logs."""
-    from tracecorr.store.processes import count_processes
+    from tracecorr.store.log_ranges import count_processes
 
     return asked or count_processes()
 

@@ -122,7 +122,7 @@ def import_verb(
 
 
 def _name_lacking(dumps: list[Path]) -> InputError:
-    """Return the error that says what an import of nothing, or of dumps alone, lacks."""
+    """Return the error of an import without a log, trace or profile."""
     what = "a dump of HQDs has no event times: import it together with a log or trace" if dumps else "nothing to import"
     alone = "; tracecorr hqd FILE shows a dump by itself" if dumps else ""
     step = f"name a HIP log with --amd-log, a kernel trace with --ftrace, or a profile with --rocprof{alone}"

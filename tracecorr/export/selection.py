@@ -39,9 +39,11 @@ class Selection:
             raise InputError(f"there is no layer {wrong[0]!r}", f"layers are: {', '.join(LAYERS)}")
         for time in (self.start_ns, self.end_ns):
             if time is not None and not (isinstance(time, Real) and time % 1 == 0):
-                raise InputError(f"{time!r} is no time in ns", "give whole ns after the first event: 1 ms is 1_000_000")
+                raise InputError(
+                    f"{time!r} is not a time in ns", "give whole ns after the first event: 1 ms is 1_000_000"
+                )
         if self.start_ns is not None and self.end_ns is not None and self.end_ns <= self.start_ns:
-            raise InputError("the end lies before the start", "give times after the first event, such as 1.5s or 20ms")
+            raise InputError("the end is before the start", "give times after the first event, such as 1.5s or 20ms")
 
     def filter_events(self, tables: Tables) -> pl.LazyFrame:
         """Return the selected rows of `events`, in time order."""
@@ -67,13 +69,13 @@ class Selection:
 
 def _check_processes(tables: Tables, wanted: Sequence[int]) -> None:
     rows = collect(tables("processes").select("process", "pid", "log_pid", "comm"))
-    lacks = next((p for p in wanted if p not in rows["process"]), None)
-    if lacks is None:
+    missing = next((p for p in wanted if p not in rows["process"]), None)
+    if missing is None:
         return
-    meant = rows.filter(pl.any_horizontal(pl.col("pid", "log_pid") == lacks))
+    meant = rows.filter(pl.any_horizontal(pl.col("pid", "log_pid") == missing))
     hint = "that pid is of" if meant.height else "processes are"
     raise InputError(
-        f"there is no process {lacks} in the capture: a row of `processes` is meant, not a pid",
+        f"there is no process {missing} in the capture: give the row of the table `processes`, not a pid",
         f"{hint}: {_list(meant if meant.height else rows)}",
     )
 
@@ -104,7 +106,7 @@ def parse_time(text: str) -> int:
     """
     found = _TIME.fullmatch(text.strip())
     if not found:
-        raise InputError(f"{text!r} is no time", "write a number with a unit, such as 1.5s, 20ms or 300us")
+        raise InputError(f"{text!r} is not a time", "write a number with a unit, such as 1.5s, 20ms or 300us")
     whole, _, fraction = found[1].partition(".")
     unit = _UNITS[found[2]]
     return int(whole) * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)

@@ -10,7 +10,7 @@ import polars as pl
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Jobs, Track, add_node, assign_tracks, draw_jobs
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.model.sights import is_counted
 

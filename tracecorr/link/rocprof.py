@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.clock.rocprof_pairs import are_truncated, compare_names, pair_lanes
-from tracecorr.link.event_args import attach_fields
+from tracecorr.link.events import attach_fields
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, RECORDED, Flag
 from tracecorr.read.rocprof import REPEATED, TIMELESS

@@ -10,38 +10,20 @@ import polars as pl
 from tracecorr import native
 from tracecorr.clock.joins import select_rows, sort_rows
 from tracecorr.clock.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
-from tracecorr.link import damage, rocprof, smi
-from tracecorr.link.calls import descriptors, kfd_calls, nesting
-from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
-from tracecorr.link.calls.twins import list_twin_args, nest_calls
-from tracecorr.link.edges import list_links
-from tracecorr.link.event_keys import (
-    adopt_syscalls,
-    attach_gpus,
-    attach_keys,
-    chain_doorbells,
-    describe_gpu_times,
-    finish_events,
-    forget_kernels,
-    forget_rings,
-    name_commands,
-    spread_queues,
-)
-from tracecorr.link.kernels import list_kernels
-from tracecorr.link.packets.launches import PACKET_COLUMNS, build_launches, forget_indexes
-from tracecorr.link.packets.refused_copies import name_refused_copies
-from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, ring_owners, streams
-from tracecorr.link.queues.gpus import assign_gpus, list_gpus
-from tracecorr.link.queues.hqds import attach_queues, find_gpus_of_sights, link_hqds
-from tracecorr.link.queues.intercepted_queues import explain_stores
-from tracecorr.link.threads.thread_creation import find_creators
+from tracecorr.link import calls, creations, damage, descriptors, hqds, mqds, queues, rings, rocprof, samples, streams
+from tracecorr.link import events as keys
+from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
+from tracecorr.link.functions import list_twin_args, nest_calls
+from tracecorr.link.launches import PACKET_COLUMNS, build_launches, forget_indexes, name_refused_copies
+from tracecorr.link.links import list_links
+from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
 
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
 # What is asked of packets.
-ASKED_OF_PACKETS = (*PACKET_COLUMNS, *queue_lives.PACKET_IDS)
+ASKED_OF_PACKETS = (*PACKET_COLUMNS, *queues.PACKET_IDS)
 
 
 def link_tables(
@@ -75,20 +57,23 @@ def link_tables(
     events = _nest_events(damage.drop_counts(damage.open_calls(events, found_damage), found_damage))
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
     events, owners = _find_owners(events, packets, args, identities, trace_aligned, hqd, known_gpus)
-    named = [assign_gpus(args, driver.devices, owners.gpus), find_gpus_of_sights(events, owners.hqd)]
-    events = attach_gpus(events, owners.queues, pl.concat(named))
-    packets = packets.drop(queue_lives.PACKET_IDS)
+    named = [hqds.assign_gpus(args, driver.devices, owners.gpus), hqds.find_gpus_of_sights(events, owners.hqd)]
+    events = keys.attach_gpus(events, owners.queues, pl.concat(named))
+    packets = packets.drop(queues.PACKET_IDS)
     jobs = build_drm_jobs(events, args)
     sources = _sources(events, trace_aligned)
     found = build_launches(events, packets, args, sources)
     del packets  # large
     launches, found_edges = damage.open_commands(found.table, found.edges, events, found_damage)
     timed = rocprof.match_packets(events, args, launches, owners.queues, owners.kernels)
-    launches = explain_stores(rocprof.fill_gpu_times(launches, timed), owners.queues)
-    events = forget_indexes(forget_kernels(name_commands(events, found.commands), found.unnamed), found.miscounted)
-    events = describe_gpu_times(chain_doorbells(events, launches), found.gpu)
+    launches = creations.explain_stores(rocprof.fill_gpu_times(launches, timed), owners.queues)
+    events = forget_indexes(
+        keys.forget_kernels(keys.name_commands(events, found.commands), found.unnamed), found.miscounted
+    )
+    events = keys.describe_gpu_times(keys.chain_doorbells(events, launches), found.gpu)
     edges = (
-        link_hqds(events, owners.hqd, owners.queues), kfd_calls.link_doorbell_mappings(events, args, driver.mappings),
+        hqds.link_hqds(events, owners.hqd, owners.queues),
+        descriptors.link_doorbell_mappings(events, args, driver.mappings),
         link_drm_jobs(jobs), found_edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip
     stream_queues = streams.summarize_stream_queues(launches, events)
@@ -98,7 +83,7 @@ def link_tables(
     # The largest table but for the events comes last.
     links = list_links(events, launches, owners.queues, driver.inside, *edges)
     return {
-        "events": finish_events(events),
+        "events": keys.finish_events(events),
         "launches": damage.explain_launches(launches, events, found_damage),
         "queues": queue_table.join(asked, on="queue", how="left", maintain_order="left"),
         "gpus": owners.gpus,
@@ -120,7 +105,7 @@ def _name_processes(placed: pl.DataFrame, identities: Identities) -> pl.DataFram
 
     From here on a row's thread and process stand for its numbers and its name.
     """
-    events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
+    events = samples.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     events = events.drop("pid", "tid", "comm")
     # On the common clock itself one column serves for both times.
     is_common = events["ts_ns"].equals(events["stamp_ns"])
@@ -129,7 +114,7 @@ def _name_processes(placed: pl.DataFrame, identities: Identities) -> pl.DataFram
 
 def _nest_events(events: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of each side with what encloses them there."""
-    return name_refused_copies(nest_calls(nesting.find_parents(events).drop("parent_offset")))
+    return name_refused_copies(nest_calls(calls.find_parents(events).drop("parent_offset")))
 
 
 @dataclass
@@ -145,14 +130,14 @@ def _link_driver_calls(
     events: pl.DataFrame, part_args: pl.DataFrame, identities: Identities, trace_aligned: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, _DriverCalls]:
     """Return events with their ioctls named and the HIP calls around them, args by event, and what this tells."""
-    lines = nesting.list_lines(events, trace_aligned)
+    lines = calls.list_lines(events, trace_aligned)
     args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
-    mappings = kfd_calls.list_mappings(events, devices)
-    inside = nesting.link_syscalls(events, lines)
+    mappings = descriptors.list_mappings(events, devices)
+    inside = calls.link_syscalls(events, lines)
     args = _add_driver_args(args, events, devices, mappings)
-    return adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
+    return keys.adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
 
 
 @dataclass
@@ -178,19 +163,19 @@ def _find_owners(
     """Return events with the keys of their streams, queues and kernels, and these."""
     events = streams.name_null_stream(events)
     stream_table = streams.build_streams(events, args)
-    addressed = queue_addresses.find_lines(events, args)
-    events = queue_addresses.tell_rings(forget_rings(events, addressed), args)
-    rings = created_rings.find_rings(events, args, stream_table, trace_aligned)
-    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, rings)
-    gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
-    hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
-    kernel_table, kernel_ids = list_kernels(events)
-    of_queues = ring_owners.assign_queues(events, queue_table, trace_aligned)
+    addressed = rings.find_lines(events, args)
+    events = rings.tell_rings(keys.forget_rings(events, addressed), args)
+    found_rings = rings.find_rings(events, args, stream_table, trace_aligned)
+    queue_table = queues.build_queues(events, packets, args, trace_aligned, found_rings)
+    gpu_table, queue_table = _tell_driver_facts(*hqds.list_gpus(queue_table, hqd, known_gpus), events, args)
+    hqd = hqds.attach_queues(hqd, queue_table, identities.processes, gpu_table)
+    kernel_table, kernel_ids = keys.list_kernels(events)
+    of_queues = queues.assign_queues(events, queue_table, trace_aligned)
     lines = queue_table.select("queue", line="created_line_event").drop_nulls()
     of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
-    keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
-    events = attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
-    events = spread_queues(events, queue_creation.find_queues_of_calls(queue_table, events, args))
+    found = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
+    events = keys.attach_keys(events, queue_table, found, hqd).drop(_SPENT)
+    events = keys.spread_queues(events, mqds.find_queues_of_calls(queue_table, events, args))
     return events, _Owners(stream_table, queue_table, gpu_table, kernel_table, hqd)
 
 
@@ -198,8 +183,8 @@ def _tell_driver_facts(
     gpu_table: pl.DataFrame, queue_table: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the GPUs with their schedulers, and the queues with what the driver says of them."""
-    queue_table = queue_creation.add_driver_facts(queue_table, events, args)
-    return _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events)), queue_table
+    queue_table = mqds.add_driver_facts(queue_table, events, args)
+    return _add_schedulers(gpu_table, mqds.find_schedulers(queue_table, events)), queue_table
 
 
 def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -219,9 +204,9 @@ def _add_driver_args(
 ) -> pl.DataFrame:
     """Return args with what the driver's side tells of each call: its device, its fields, what it maps."""
     return _add_args(
-        args, descriptors.list_device_args(devices), kfd_calls.list_ioctl_fields(events, args),
-        kfd_calls.list_mapping_args(mappings), list_twin_args(events, args),
-        queue_creation.list_operation_args(queue_creation.list_mqd_operations(events)),
+        args, descriptors.list_device_args(devices), descriptors.list_ioctl_fields(events, args),
+        descriptors.list_mapping_args(mappings), list_twin_args(events, args),
+        mqds.list_operation_args(mqds.list_mqd_operations(events)),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.refuted import warn_refuted
 from tracecorr.clock.rows import select_source
 from tracecorr.clock.samples import warn_of_another_run
-from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
+from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 

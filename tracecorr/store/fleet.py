@@ -21,8 +21,8 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.folder_names import SUFFIX
 from tracecorr.store.capture import Capture, write_info
-from tracecorr.store.columns import write_frame
 from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
+from tracecorr.store.parquet import write_frame
 from tracecorr.store.place import check_place, name_stage, put_in_place
 
 _ODD = re.compile(r"[^\w.-]+")

@@ -12,12 +12,10 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
-from tracecorr.clock.rows import fold_column
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
-from tracecorr.store.categories import read_categories
-from tracecorr.store.columns import FrameWriter
 from tracecorr.store.memory import kept_memory
+from tracecorr.store.parquet import FrameWriter, read_categories
 
 _TABLES = {"events": schema.PART_EVENTS, "packets": schema.PART_PACKETS, "args": schema.PART_ARGS}
 _SOURCE = {"source": schema.CAT, "step_lo_ns": pl.Int64(), "step_hi_ns": pl.Int64()}
@@ -135,10 +133,15 @@ def _join(frames: list[pl.DataFrame], empty: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_one_piece(column: pl.Series) -> pl.Series | pl.Expr:
+    """Return a column in one piece, or as a literal if it holds one value throughout: that takes no memory."""
     if column.dtype.is_integer() or column.dtype == schema.CAT:
-        return fold_column(column)
-    empty = column.null_count() == len(column)
-    return pl.lit(None, column.dtype).alias(column.name) if empty else column.rechunk()
+        codes = column.to_physical()
+        is_constant = len(codes) > 0 and not codes.null_count() and codes.min() == codes.max()
+    else:
+        is_constant = False
+    if is_constant or column.null_count() == len(column):
+        return pl.lit(column.first() if len(column) else None).cast(column.dtype).alias(column.name)
+    return column.rechunk()
 
 
 def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.packets.packet_index import measure_depth
+from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.kinds import INFERRED
 from tracecorr.model.schema import CAT
 from tracecorr.model.sights import is_counted

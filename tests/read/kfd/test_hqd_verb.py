@@ -132,7 +132,7 @@ def test_registers_of_a_virtual_function_are_not_read(
 
 @pytest.mark.parametrize(
     ("words", "reason"),
-    [(["--watch", "x"], "saved dumps"), (["--watch", "--json"], "live table"), (["missing"], "cannot read")],
+    [(["--watch", "x"], "saved dumps"), (["--watch", "--json"], "cannot print JSON"), (["missing"], "cannot read")],
 )
 def test_wrong_usage_is_refused_with_2(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hqd", *words]) == 2
@@ -143,4 +143,4 @@ def test_a_file_that_is_no_dump_is_refused(tmp_path: Path, capsys: pytest.Captur
     path = tmp_path / "notes.txt"
     path.write_text("hello\n")
     assert main(["hqd", str(path)]) == 2
-    assert "is no dump of the KFD's queues" in capsys.readouterr().err
+    assert "is not a dump of the KFD's queues" in capsys.readouterr().err

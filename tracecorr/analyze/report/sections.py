@@ -40,7 +40,7 @@ from tracecorr.analyze.memory import summarize_copies, summarize_memory
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams, summarize_queues, summarize_streams
 from tracecorr.analyze.report.answers import Section
-from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
+from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 
 GLOSSARY = {
     "recorded": "a source says it: a log line, a trace event, a value that a probe read",
@@ -338,9 +338,9 @@ def _memory_sections(evidence: Evidence) -> Iterator[Section]:
         "Memory",
         summarize_memory(tables("events"), tables("args")),
         "recorded by the log (level 4): what the runtime requested from ROCr; because of pools it differs from "
-        "hipMalloc. A refused `lock` (no device address is printed) counts as an allocation without bytes. No line "
-        "shows when a `lock` of host memory ends, so its peak is unknown; so are the bytes of a kind with `unsized` "
-        "allocations, whose line has no size",
+        "hipMalloc. A refused `lock` (no device address is printed) counts as an allocation without bytes; `failed` "
+        "allocations, at (nil), do not count. No line shows when a `lock` of host memory ends, so its peak is unknown; "
+        "so are the bytes of a kind with `unsized` allocations, whose line has no size",
         _missing(evidence, "allocations", log=True),
         nothing="the log has no allocation line (level 4 and higher print them)",
     )

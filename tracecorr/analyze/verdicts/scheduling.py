@@ -8,7 +8,7 @@ from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.model import Finding, claim, failed, has_log, has_queues, passed, unknown
-from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
+from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.model.kinds import INFERRED
 
 # Functions that only one kind of scheduler calls (amdkfd, kernels 5.10 to 7.2).

@@ -17,7 +17,7 @@ export function writeHash() {
   if (location.hash !== known) return; // gone back, or another link pasted: the page is about to be loaded from it
   if (reading) return; // what it says is not yet all on the page
   const state = new URLSearchParams({ t0: Math.round(view.t0), t1: Math.round(view.t1), theme: document.documentElement.dataset.theme });
-  // Tables that are built anew, and a recording that runs, may number their events otherwise.
+  // Rebuilt tables, and those of a running recording, may have other event numbers.
   const record = view.detail && view.detail.record, lasting = view.meta.readings === null;
   if (view.selected !== null && (lasting || !record)) state.set("sel", view.selected);
   if (record) state.set("record", JSON.stringify(record));

@@ -1,17 +1,10 @@
 // The detail panel: stages of the chain, the raw records behind them, all columns of the event.
+import { button, make } from "./dom.js";
 import { markSelection } from "./marks.js";
 import { exactNs, num, short } from "./server.js";
 import { changed, clear, select, step } from "./start.js";
-import { button, copy, isPair } from "./toolbar.js";
+import { copy, isPair } from "./toolbar.js";
 import { view } from "./view.js";
-
-// Names come from traces: textContent only, never markup.
-export function make(tag, className, text) {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== undefined && text !== null) node.textContent = text;
-  return node;
-}
 
 function errorText(stage) {
   if (stage.err_lo === null && stage.err_hi === null) return "unknown";
@@ -121,7 +114,7 @@ function title(detail) {
 
 // --- how a launch went --------------------------------------------------------------------------
 const EVIDENCE = {
-  recorded: "its store is recorded", derived: "the store of its graph's launch, derived", inferred: "its store was not traced",
+  recorded: "its store is recorded", derived: "the store of its graph launch (derived)", inferred: "its store was not traced",
 };
 function announced(path) {
   if (path.moments === undefined) return several(path);
@@ -136,11 +129,11 @@ function several(path) {
   const kinds = Object.entries(path.packets), all = kinds.reduce((sum, [, n]) => sum + n, 0);
   const parts = [];
   if (all) parts.push(num(all) + (all === 1 ? " packet, doorbell " : " packets, doorbells ") + kinds.map(([kind, n]) => (kinds.length > 1 ? num(n) + " " : "") + kind).join(", "));
-  if (path.copies) parts.push(num(path.copies) + (path.copies === 1 ? " copy" : " copies") + " by an engine, whose doorbell the log does not tell");
+  if (path.copies) parts.push(num(path.copies) + (path.copies === 1 ? " copy" : " copies") + " by an SDMA engine; its doorbell is not in the log");
   return make("span", "", parts.join("; "));
 }
 function ioctls(found) {
-  if (found === null) return "what its call asked of the kernel is not known";
+  if (found === null) return "ioctls of its call are unknown";
   const names = Object.entries(found);
   if (!names.length) return "no ioctl recorded in its call";
   return "ioctls in its call: " + names.map(([name, n]) => name + (n > 1 ? " × " + num(n) : "")).join(", ");

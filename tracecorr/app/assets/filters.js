@@ -1,9 +1,9 @@
 // The side panel: which lanes and events are shown, and by what they are coloured.
-import { make } from "./details.js";
+import { button, checkbox, dropdown, make } from "./dom.js";
 import { palette } from "./lanes.js";
 import { api, hold, num, release, tinted } from "./server.js";
 import { changed } from "./start.js";
-import { button, focusCanvas, message } from "./toolbar.js";
+import { focusCanvas, message } from "./toolbar.js";
 import { view } from "./view.js";
 
 const TITLES = { process: "Processes", thread: "Threads", queue: "Queues", gpu: "GPUs", layer: "Layers" };
@@ -87,19 +87,13 @@ function checklist(facet) {
   }
   box.append(bar);
   for (const [key, name] of all) {
-    const input = make("input");
-    input.type = "checkbox";
-    input.checked = !hidden.has(key);
-    input.addEventListener("change", () => {
-      if (input.checked) hidden.delete(key); else hidden.add(key);
+    const row = checkbox(!hidden.has(key), name, (on) => {
+      if (on) hidden.delete(key); else hidden.add(key);
       lanesChanged();
     });
-    const row = make("label", "tl-check");
     row.title = name;
-    const text = make("span", "", name);
-    text.dataset.owner = facet + ":" + key;
-    row.append(input, text);
-    inputs.push(input);
+    row.lastChild.dataset.owner = facet + ":" + key;
+    inputs.push(row.firstChild);
     box.append(row);
   }
   return box;
@@ -107,32 +101,22 @@ function checklist(facet) {
 function streams() {
   const known = Object.entries(view.meta.streams);
   if (known.length < 2) return null;
-  const list = make("select");
-  list.multiple = true;
-  list.size = Math.min(6, known.length);
-  for (const [key, name] of known) {
-    const option = make("option", "", name);
-    option.value = key;
-    option.dataset.owner = "stream:" + key;
-    option.selected = (view.only.streams || []).includes(Number(key));
-    list.append(option);
-  }
-  list.addEventListener("change", () => {
+  const list = dropdown("", known, "", () => {
     const chosen = [...list.selectedOptions].map((o) => Number(o.value));
     if (chosen.length) view.only.streams = chosen; else delete view.only.streams;
     later();
   });
+  list.multiple = true;
+  list.size = Math.min(6, known.length);
+  for (const option of list.options) {
+    option.dataset.owner = "stream:" + option.value;
+    option.selected = (view.only.streams || []).includes(Number(option.value));
+  }
   return field("Streams: only these and their launches", list);
 }
 function colourBy() {
-  const list = make("select");
+  const list = dropdown("", COLOURS.map((by) => [by, by]), view.colourBy, () => { view.colourBy = list.value; showColours(); changed(); });
   list.id = "tl-colour-by";
-  for (const by of COLOURS) {
-    const option = make("option", "", by);
-    option.selected = by === view.colourBy;
-    list.append(option);
-  }
-  list.addEventListener("change", () => { view.colourBy = list.value; showColours(); changed(); });
   return field("Colour by", list);
 }
 // Which stream or queue has which colour is told where they are listed.
@@ -144,16 +128,11 @@ function showColours() {
   }
 }
 function errorsOnly() {
-  const input = make("input");
-  input.type = "checkbox";
-  input.checked = Boolean(view.only.errors);
-  input.dataset.filter = "errors";
-  input.addEventListener("change", () => {
-    if (input.checked) view.only.errors = true; else delete view.only.errors;
+  const row = checkbox(Boolean(view.only.errors), "errors only", (on) => {
+    if (on) view.only.errors = true; else delete view.only.errors;
     later();
   });
-  const row = make("label", "tl-check");
-  row.append(input, make("span", "", "errors only"));
+  row.firstChild.dataset.filter = "errors";
   return row;
 }
 

@@ -1,5 +1,5 @@
 // Draws what frames the lanes: minimap, ruler, grid, marked range, pointer line, scroll bar.
-import { FONT, cut, textWidth, theme } from "./lanes.js";
+import { FONT, cut, pen, textWidth, theme } from "./lanes.js";
 import { drawMarks } from "./marks.js";
 import { exactNs, num } from "./server.js";
 import { GUTTER, MINIMAP_H, RULER_H, TOP, view } from "./view.js";
@@ -35,9 +35,7 @@ function ruler(ctx) {
   ctx.fillStyle = theme.head;
   ctx.fillRect(0, y, view.width, RULER_H);
   const { base, list } = ticks();
-  ctx.font = FONT;
-  ctx.textBaseline = "middle";
-  ctx.fillStyle = theme.text;
+  pen(ctx, theme.text);
   const of = view.meta.zero; // of two captures it says which one begins there
   const zero = base ? ["from " + exactNs(base) + " after " + of, exactNs(base) + " +"] : [...(of === "start" ? ["0 = start of the capture"] : []), "0 = " + of];
   ctx.fillText(zero.find((text) => textWidth(ctx, text) < GUTTER - 16) || zero[1], 8, y + RULER_H / 2);
@@ -57,9 +55,7 @@ function minimap(ctx) {
   const map = view.meta.minimap, h = MINIMAP_H - 6;
   ctx.fillStyle = theme.bg;
   ctx.fillRect(0, 0, view.width, MINIMAP_H);
-  ctx.font = FONT;
-  ctx.textBaseline = "middle";
-  ctx.fillStyle = theme.text;
+  pen(ctx, theme.text);
   ctx.fillText("Overview: events", 8, 15);
   ctx.fillStyle = view.meta.colours.aql;
   ctx.fillRect(8, 27, 9, 9);
@@ -97,9 +93,7 @@ export function pill(ctx, text, x, y, colour) {
   ctx.beginPath();
   ctx.roundRect(left, y - 9, w, 18, 8);
   ctx.fill();
-  ctx.fillStyle = theme.bg;
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
+  pen(ctx, theme.bg, true);
   ctx.fillText(text, left + 6, y + 0.5);
   return [left, y - 9, w, 18];
 }
@@ -150,13 +144,10 @@ function scrollBar(ctx) {
 function nothing(ctx) {
   if (view.items.length) return;
   const text = view.meta.lanes.length
-    ? "The filters leave nothing. Filters (G), Clear shows everything again."
-    : view.meta.readings !== null ? "The HIP log of this recording holds nothing yet. The kernel trace comes when it has ended."
-    : "This capture holds no events. The page Ledger says what became of its files.";
-  ctx.font = FONT;
-  ctx.fillStyle = theme.dim;
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
+    ? "No event passes the filters. Filters (G), Clear shows all events."
+    : view.meta.readings !== null ? "The HIP log of this recording is still empty. The kernel trace follows when the recording ends."
+    : "This capture has no events. The page Ledger shows how its files were read.";
+  pen(ctx, theme.dim);
   ctx.fillText(text, GUTTER + 20, TOP + 40);
 }
 
@@ -172,8 +163,7 @@ function unloaded(ctx) {
   ctx.strokeStyle = ctx.fillStyle = theme.bad;
   ctx.lineWidth = 1;
   ctx.strokeRect(x + 0.5, y + 0.5, Math.min(room, ctx.measureText(shown).width) + 15, 21);
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
+  pen(ctx, theme.bad, true);
   ctx.fillText(shown, x + 8, y + 11.5);
 }
 

@@ -62,6 +62,13 @@ export function inkOn(hex) {
   return 0.299 * r + 0.587 * g + 0.114 * b > 128 ? "#111" : "#fff";
 }
 
+// Begins a text: in a colour, at its middle, to the right of its place.
+export function pen(ctx, colour, bold) {
+  ctx.font = (bold ? "600 " : "") + FONT;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  ctx.fillStyle = colour;
+}
 export function textWidth(ctx, text) {
   let w = widths.get(text);
   if (w === undefined) {
@@ -245,13 +252,10 @@ function shortNumber(n) {
 }
 function heading(ctx, item) {
   const y = TOP + item.y - view.scroll;
-  ctx.font = (item.kind === "group" ? "600 " : "") + FONT;
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
+  pen(ctx, theme.text, item.kind === "group");
   const x = 8 + item.level * 12;
   if (item.kind === "group") {
     const arrow = !view.chainOnly && view.collapsed.has(item.id) ? "▸ " : "▾ ";
-    ctx.fillStyle = theme.text;
     ctx.fillText(arrow + cut(ctx, item.label, view.width - x - 40), x, y + item.h / 2);
     return;
   }

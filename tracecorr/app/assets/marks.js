@@ -1,9 +1,9 @@
 // Measured ranges with what is inside, marks with notes, hits of the search on the ruler.
-import { make } from "./details.js";
-import { FONT, cut, textWidth, theme } from "./lanes.js";
+import { button, link, make, table } from "./dom.js";
+import { FONT, cut, pen, textWidth, theme } from "./lanes.js";
 import { api, exactNs, filteredUrl, hold, num, ranges, release, short } from "./server.js";
 import { changed } from "./start.js";
-import { button, focusCanvas, link, message } from "./toolbar.js";
+import { focusCanvas, message } from "./toolbar.js";
 import { GUTTER, MINIMAP_H, TOP, view } from "./view.js";
 
 const card = () => document.getElementById("tl-card");
@@ -13,18 +13,6 @@ function bounds() {
   return [Math.round(Math.min(view.mark.a, view.mark.b)), Math.round(Math.max(view.mark.a, view.mark.b))];
 }
 const shownLanes = () => view.meta.lanes.filter((n) => view.laneY.has(n.id)).map((n) => n.id);
-
-function table(head, rows) {
-  const out = make("table");
-  const top = out.createTHead().insertRow();
-  for (const text of head) top.append(make("th", "", text));
-  const body = out.createTBody();
-  for (const cells of rows) {
-    const row = body.insertRow();
-    cells.forEach((text, i) => row.append(make("td", i ? "n" : "", text)));
-  }
-  return out;
-}
 
 // Counts what starts inside the measured range, in the lanes that are laid out.
 export async function showMeasure() {
@@ -43,9 +31,9 @@ export async function showMeasure() {
   card().replaceChildren(
     make("b", "", exactNs(t1 - t0)), make("div", "tl-note", "from " + exactNs(t0) + " to " + exactNs(t1)),
     make("div", "", many(found.total, "event starts", "events start") + " inside, counted in " + many(shownLanes().length, "lane", "lanes")),
-    make("div", "tl-note", found.inferred ? "and " + num(found.inferred) + " inferred intervals, which are no events" : ""), bar,
-    table(["layer", "count"], found.layers.map((n) => [n.layer + (n.inferred ? " (inferred)" : ""), num(n.count)])),
-    table(["name", "count", "time inside"], found.names.map((n) => [n.name, num(n.count), short(n.inside_ns)])),
+    make("div", "tl-note", found.inferred ? "and " + num(found.inferred) + " inferred intervals (not counted as events)" : ""), bar,
+    table("", ["layer", "count"], found.layers.map((n) => [n.layer + (n.inferred ? " (inferred)" : ""), num(n.count)]), ["", "n"]),
+    table("", ["name", "count", "time inside"], found.names.map((n) => [n.name, num(n.count), short(n.inside_ns)]), ["", "n", "n"]),
   );
   card().classList.add("open");
 }
@@ -225,8 +213,6 @@ function flag(ctx, note) {
   ctx.font = FONT;
   const text = cut(ctx, note.text.split("\n")[0], 160), wide = textWidth(ctx, text) + 8;
   ctx.fillRect(x, MINIMAP_H, wide, 14);
-  ctx.fillStyle = "#111";
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
+  pen(ctx, "#111");
   ctx.fillText(text, x + 4, MINIMAP_H + 7.5);
 }

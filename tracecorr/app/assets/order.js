@@ -19,7 +19,7 @@ export function inTurn(work) {
 
 // --- ranges that were looked at ---------------------------------------------------------------
 // What one gesture changes (a drag, a turn of the wheel, a key that is held) is one step.
-const PAUSE = 400; // ms: after it the wheel turns anew
+const PAUSE = 400; // ms: a later turn of the wheel is a new gesture
 const MOST = 500;
 const past = [], future = [];
 let gesture = 0, kept = 0, seen = null, turned = -Infinity;

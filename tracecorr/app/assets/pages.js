@@ -1,11 +1,11 @@
 // The pages beside the timeline: tables that sort and export, charts that lead back to the timeline.
 import { leaveBy } from "./address.js";
-import { make } from "./details.js";
+import { button, dropdown, make, table } from "./dom.js";
 import { theme } from "./lanes.js";
 import { showTime, viewExportAddress } from "./marks.js";
 import { api, exactNs, hold, num, release, short } from "./server.js";
 import { changed, drawSvg, fit, select } from "./start.js";
-import { button, find, focusCanvas, lookHash, message, rangeText, setSearch } from "./toolbar.js";
+import { find, focusCanvas, lookHash, message, rangeText, setSearch } from "./toolbar.js";
 import { view } from "./view.js";
 
 const TIMELINE = "";
@@ -56,7 +56,7 @@ export async function openPage(name, second) {
   choose(name);
   changed();
   if (name === TIMELINE) { focusCanvas(); return; }
-  host().replaceChildren(make("p", "tl-note", "working out the answers …"));
+  host().replaceChildren(make("p", "tl-note", "computing the answers …"));
   hold();
   try {
     const found = await api.page(name, second);
@@ -73,8 +73,8 @@ export function outdatePage() {
   if (!shownPage || host().querySelector(".tl-outdated")) return;
   const bar = make("div", "tl-row tl-outdated");
   bar.append(
-    make("span", "tl-missing", "The recording went on since: links of this page would lead to other events."),
-    button("Show anew", "work the page out again", () => openPage(shownPage, secondCapture)),
+    make("span", "tl-missing", "New data was recorded: the links on this page may lead to wrong events."),
+    button("Update", "compute this page again", () => openPage(shownPage, secondCapture)),
   );
   host().prepend(bar);
 }
@@ -109,14 +109,7 @@ function showFindings(all) {
 // Which capture is compared, and both of them on one axis of time.
 function otherBar(page) {
   const bar = make("div", "tl-row");
-  const list = make("select");
-  list.setAttribute("aria-label", "capture B");
-  for (const name of page.rest) {
-    const option = make("option", "", name);
-    option.selected = name === page.second;
-    list.append(option);
-  }
-  list.addEventListener("change", () => openPage("compare", list.value));
+  const list = dropdown("capture B", page.rest.map((name) => [name, name]), page.second, () => openPage("compare", list.value));
   bar.append(make("span", "tl-note", "B:"), list, make("span", "tl-note", "both on one timeline:"));
   for (const [at, text] of [["start", "first events together"], ["packet", "first packets together"]]) {
     const link = make("a", "tl-link", text);
@@ -129,7 +122,7 @@ function otherBar(page) {
 
 // --- leads back ---------------------------------------------------------------------------------
 async function goTo(lead) {
-  if (host().querySelector(".tl-outdated")) { message("show the page anew first"); host().scrollTop = 0; return; }
+  if (host().querySelector(".tl-outdated")) { message("update the page first"); host().scrollTop = 0; return; }
   showTimeline();
   focusCanvas(); // before anything is waited for: somebody may go on to type elsewhere
   if (lead[0] === "range") { view.setRange(lead[1], Math.max(lead[2], lead[1] + 1)); changed(); }
@@ -175,17 +168,9 @@ function verdictBox(verdicts) {
   return box;
 }
 function verdictTable(verdicts) {
-  const table = make("table", "tl-table");
-  const head = table.createTHead().insertRow();
-  for (const text of ["verdict", "claim", "outcome", "reason", "what would tell", "events"]) head.append(make("th", "", text));
-  const body = table.createTBody();
-  for (const v of verdicts) {
-    const row = body.insertRow();
-    row.append(make("td", "", v.name), plain("wrap", v.claim, "td"), make("td", "tl-" + v.outcome.toLowerCase(), v.outcome));
-    row.append(plain("wrap", v.reason, "td"), plain("wrap", v.remedy || "", "td"));
-    row.insertCell().append(eventLeads(v.events));
-  }
-  return table;
+  const rows = verdicts.map((v) => [v.name, plain("", v.claim, "span"), make("span", "tl-" + v.outcome.toLowerCase(), v.outcome),
+    plain("", v.reason, "span"), plain("", v.remedy || "", "span"), eventLeads(v.events)]);
+  return table("tl-table", ["verdict", "claim", "outcome", "reason", "what would tell", "events"], rows, ["", "wrap", "", "wrap", "wrap"]);
 }
 function sectionBox(section) {
   const box = make("section", "tl-section");

@@ -45,45 +45,28 @@ export function recordAt(x, y) {
   };
 }
 
-// The first event that begins in view, from top to bottom.
-export function firstInView() {
-  const spans = loadedSpans();
-  for (const item of view.visibleItems(0)) {
-    if (item.kind !== "lane" || item.lane.counter || !spans) continue;
-    for (const [, first, end] of spans.tracks.get(item.lane.id) || []) {
-      for (let i = first; i < end; i += 1) {
-        if (spans.at(i) >= view.t0 && spans.at(i) <= view.t1 && spans.event[i] !== NONE) return spans.event[i];
-      }
-    }
-  }
-  return null;
-}
-
-// Where a loaded event is on the screen; with a layer the first single one of it. For tests that click.
-export function spot(event) {
+// The loaded records in view, from top to bottom.
+function* loadedRecords() {
   const spans = loadedSpans();
   for (const item of view.visibleItems(0)) {
     if (item.kind !== "lane" || !spans) continue;
     for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
       for (let i = first; i < end; i += 1) {
-        if (spans.event[i] === event && !(spans.style[i] & INFERRED)) return { event: event, x: view.x(spans.at(i)) + 1, y: view.rowTop(item.lane.id, row) + 5 };
+        const start = spans.at(i), place = { event: spans.event[i], x: view.x(start) + 1, y: view.rowTop(item.lane.id, row) + 5 };
+        yield { lane: item.lane, start: start, count: spans.count[i], style: spans.style[i], place: place };
       }
     }
   }
-  return null;
 }
-export function locate(layer, count) {
-  const spans = loadedSpans();
-  for (const item of view.visibleItems(0)) {
-    if (item.kind !== "lane" || item.lane.layer !== layer || !spans) continue;
-    for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
-      for (let i = first; i < end; i += 1) {
-        const x = view.x(spans.at(i));
-        if (spans.count[i] <= (count || 1) && x > GUTTER + 5 && x < view.width - 5) {
-          return { event: spans.event[i], x: x + 1, y: view.rowTop(item.lane.id, row) + 5 };
-        }
-      }
-    }
-  }
-  return null;
+const firstPlace = (fits) => { for (const r of loadedRecords()) if (fits(r)) return r.place; return null; };
+// The first event that begins in view.
+export function firstInView() {
+  const found = firstPlace((r) => !r.lane.counter && r.start >= view.t0 && r.start <= view.t1 && r.place.event !== NONE);
+  return found && found.event;
 }
+
+// Where a loaded event is on the screen; with a layer the first single one of it. For tests that click.
+export const spot = (event) => firstPlace((r) => r.place.event === event && !(r.style & INFERRED));
+export const locate = (layer, count) => firstPlace((r) => (
+  r.lane.layer === layer && r.count <= (count || 1) && r.place.x > GUTTER + 6 && r.place.x < view.width - 4
+));

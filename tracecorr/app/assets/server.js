@@ -23,7 +23,7 @@ let pending = 0; // requests and timers under way: the page is idle when none is
 let current = null; // AbortController of the spans request in flight
 let sequence = 0;
 
-// What is asked is asked of what is on the screen: when tables are built anew, events get other numbers.
+// Questions are about the edition on the screen: rebuilt tables number their events differently.
 const NEWEST = ["/api/captures", "/api/meta", "/api/live"];
 function url(path, parameters) {
   const q = new URLSearchParams(parameters), meta = view.meta;
@@ -48,7 +48,7 @@ export const filteredUrl = (path, parameters) => url(path, filterOnly(parameters
 async function ask(address, options) {
   try { return await fetch(address, options); } catch (problem) {
     if (problem.name === "AbortError") throw problem;
-    throw new Error("the server does not answer: does tracecorr serve still run?");
+    throw new Error("the server does not answer: is tracecorr serve still running?");
   }
 }
 async function json(path, parameters, options) {

@@ -2,7 +2,8 @@
 // The page loads this module; it imports all others.
 import { askedTheme, readHash, writeHash } from "./address.js";
 import { drawChain } from "./chain.js";
-import { make, showDetail } from "./details.js";
+import { showDetail } from "./details.js";
+import { make } from "./dom.js";
 import { applyFilter } from "./filters.js";
 import { drawFrame } from "./frame.js";
 import { bind } from "./keys.js";
@@ -102,12 +103,12 @@ export const step = (kind, back) => inTurn(async (isOpen) => {
   }
   const found = await api.step(view.selected, kind, back);
   if (!isOpen()) return;
-  if (found.event === null) message(tellNone(kind, back, found.lacks));
+  if (found.event === null) message(describeNone(kind, back, found.lacks));
   else { message(""); await choose(found.event, true); }
 });
 
-function tellNone(kind, back, lacks) {
-  if (kind === "parent" || lacks) return "this event has no " + kind;
+function describeNone(kind, back, isMissing) {
+  if (kind === "parent" || isMissing) return "this event has no " + kind;
   const none = "no " + (back ? "earlier " : "later ");
   return none + (kind === "error" ? "error" : "event of the same " + (kind === "thread" ? "thread and layer" : kind));
 }

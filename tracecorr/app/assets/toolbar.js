@@ -1,6 +1,6 @@
 // Toolbar, search, legend, help, tooltip: everything around the canvas but the detail panel.
 import { writeHash } from "./address.js";
-import { make } from "./details.js";
+import { button, dropdown, make, table } from "./dom.js";
 import { toggleFilters } from "./filters.js";
 import { KEYS } from "./keys.js";
 import { editNote, goToTime } from "./marks.js";
@@ -13,25 +13,6 @@ import { GUTTER, TOP, view } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 let box, counter, range, size, tip, searchAt = -1;
-
-export function button(text, title, action) {
-  const node = make("button", "", text);
-  node.type = "button";
-  node.title = title;
-  node.setAttribute("aria-label", title);
-  node.addEventListener("click", () => action());
-  return node;
-}
-// A link whose address is worked out when it is followed.
-export function link(text, title, address) {
-  const node = make("a", "tl-link", text);
-  node.href = address();
-  node.title = title;
-  node.setAttribute("download", "");
-  node.addEventListener("focus", () => { node.href = address(); });
-  node.addEventListener("pointerdown", () => { node.href = address(); });
-  return node;
-}
 
 export function buildToolbar(meta) {
   const bar = $("tl-toolbar");
@@ -69,35 +50,21 @@ export function showSize(meta) { size.textContent = num(meta.events) + (meta.eve
 
 // Exports of the view: its picture, the rows in it, the range for other viewers.
 function exports() {
-  const list = make("select");
-  list.setAttribute("aria-label", "export the view");
+  const forms = [["", "Export"], ["png", "PNG of the picture"], ["svg", "SVG of the picture"], ["csv", "CSV of the rows"], ["perfetto", "Perfetto of the range"]];
+  const list = dropdown("export the view", forms, "", () => { const form = list.value; list.value = ""; if (form) exportView(form); });
   list.id = "tl-export";
-  for (const [value, text] of [["", "Export"], ["png", "PNG of the picture"], ["svg", "SVG of the picture"], ["csv", "CSV of the rows"], ["perfetto", "Perfetto of the range"]]) {
-    const option = make("option", "", text);
-    option.value = value;
-    list.append(option);
-  }
-  list.addEventListener("change", () => { const form = list.value; list.value = ""; if (form) exportView(form); });
   return list;
 }
 
 // Two captures together are an entry of their own: from them the way leads to each.
 export const isPair = () => Boolean(new URLSearchParams(location.search).get("other"));
 function selector(meta) {
-  const list = make("select");
-  list.setAttribute("aria-label", "capture");
-  list.title = meta.name; // of two captures it may be wider than its place
-  list.classList.toggle("tl-two", isPair());
-  const shown = isPair() ? "" : meta.shown;
-  for (const [value, text] of [...(shown ? [] : [["", meta.name]]), ...meta.captures.map((name) => [name, name])]) {
-    const option = make("option", "", text);
-    option.value = value;
-    option.selected = value === shown;
-    list.append(option);
-  }
-  list.addEventListener("change", () => {
+  const shown = isPair() ? "" : meta.shown, captures = meta.captures.map((name) => [name, name]);
+  const list = dropdown("capture", shown ? captures : [["", meta.name], ...captures], shown, () => {
     if (list.value) location.href = "/?capture=" + encodeURIComponent(list.value) + lookHash(shownPage);
   });
+  list.title = meta.name; // of two captures it may be wider than its place
+  list.classList.toggle("tl-two", isPair());
   return list;
 }
 // What of the view belongs to the reader and not to the capture.
@@ -133,7 +100,7 @@ export async function find(back) {
   const text = box.value.trim();
   if (!text) { clearSearch(); return; }
   showTimeline();
-  if (text[0] === "@") { counter.textContent = goToTime(text) ? "" : "no such time: write @1.5ms"; return; }
+  if (text[0] === "@") { counter.textContent = goToTime(text) ? "" : "not a time of this capture: write @1.5ms"; return; }
   await inTurn((isOpen) => findNext(text, back, () => isOpen() && box.value.trim() === text));
 }
 // Not when it was cleared, changed or overtaken while it was looked for.
@@ -172,7 +139,7 @@ export async function showHits() {
     redraw();
   } catch (problem) { if (box.value.trim() === text) counter.textContent = problem.message; }
 }
-// What a search found is found anew: events and names have other numbers.
+// Repeats the search: events and names have other numbers.
 export async function recount() {
   if (!view.search) return;
   searchAt = -1;
@@ -212,9 +179,9 @@ export function buildLegend(ranges) {
     return out;
   };
   bar.replaceChildren(
-    entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of its start"),
+    entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of the start"),
     entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
-    ...(ranges.some((r) => r.kind === "untraced") ? [entry("untraced", "gray = before or after the kernel trace")] : []),
+    ...(ranges.some((r) => r.kind === "untraced") ? [entry("untraced", "gray = no kernel trace at this time")] : []),
     ...(ranges.some((r) => r.kind === "clock") ? [entry("sample", "violet line = clock sample")] : []),
     live(), make("span", "tl-hint", "? = keys"),
   );
@@ -246,13 +213,7 @@ export function toggleHelp(show) {
   const help = $("tl-help");
   if (!help.firstChild) {
     const card = make("div", "tl-card");
-    card.append(make("h3", "", "Keys and mouse"));
-    const table = make("table");
-    for (const [key, what] of KEYS) {
-      const row = table.insertRow();
-      row.append(make("td", "key", key), make("td", "", what));
-    }
-    card.append(table);
+    card.append(make("h3", "", "Keys and mouse"), table("", [], KEYS, ["key"]));
     help.append(card);
     help.addEventListener("click", () => toggleHelp(false));
   }

@@ -28,7 +28,7 @@ from tracecorr.capture.workload.files import find_inside
 from tracecorr.capture.workload.invoker import call_as_root
 from tracecorr.capture.workload.processes import list_children, list_threads
 from tracecorr.model.errors import TracecorrError
-from tracecorr.store.free_memory import available_memory_bytes, read_cgroup_limit
+from tracecorr.store.memory import available_memory_bytes, read_cgroup_limit
 
 KFD_DEVICE = Path("/dev/kfd")
 _DRM = Path("/sys/class/drm")

@@ -1,0 +1,57 @@
+// Elements of the page. Names come from traces: textContent only, never markup.
+export function make(tag, className, text) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined && text !== null) node.textContent = text;
+  return node;
+}
+export function button(text, title, action) {
+  const node = make("button", "", text);
+  node.type = "button";
+  node.title = title;
+  node.setAttribute("aria-label", title);
+  node.addEventListener("click", () => action());
+  return node;
+}
+// A link whose address is worked out when it is followed.
+export function link(text, title, address) {
+  const node = make("a", "tl-link", text);
+  node.href = address();
+  node.title = title;
+  node.setAttribute("download", "");
+  for (const event of ["focus", "pointerdown"]) node.addEventListener(event, () => { node.href = address(); });
+  return node;
+}
+// A list of [value, text]; what is done with a choice gets the list.
+export function dropdown(label, choices, chosen, act) {
+  const list = make("select");
+  if (label) list.setAttribute("aria-label", label);
+  for (const [value, text] of choices) {
+    const option = make("option", "", text);
+    option.value = value;
+    option.selected = value === chosen;
+    list.append(option);
+  }
+  list.addEventListener("change", () => act(list));
+  return list;
+}
+export function checkbox(checked, text, act) {
+  const input = make("input"), row = make("label", "tl-check");
+  input.type = "checkbox";
+  input.checked = checked;
+  input.addEventListener("change", () => act(input.checked));
+  row.append(input, make("span", "", text));
+  return row;
+}
+// A table of texts and elements; `classes` are those of the columns.
+export function table(className, head, rows, classes = []) {
+  const out = make("table", className), body = out.createTBody();
+  const line = (row, tag, cells) => cells.forEach((cell, i) => {
+    const node = make(tag, classes[i]);
+    node.append(cell);
+    row.append(node);
+  });
+  if (head.length) line(out.createTHead().insertRow(), "th", head);
+  for (const cells of rows) line(body.insertRow(), "td", cells);
+  return out;
+}

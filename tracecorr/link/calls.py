@@ -1,0 +1,258 @@
+"""Calls: the chain of every row, and the system calls inside HIP calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from tracecorr import native
+from tracecorr.clock.bounds import Ints, Mask
+from tracecorr.clock.causal_pairs import LOG_STEP_NS
+from tracecorr.clock.intervals import list_silences
+from tracecorr.clock.rows import Places, number_rows
+from tracecorr.model.arrow import take_column
+from tracecorr.model.kinds import COMPLETE, DERIVED, INFERRED, SHADER_NAME, SUBMITTED, Flag
+
+
+def find_parents(events: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` with `parent`: the row whose record encloses it (same file and thread).
+
+    A HIP call whose end is not known encloses no other call, and nothing after the thread's next call.
+
+    Args:
+        events: placed events with `thread`.
+    """
+    joined = part_threadless(events.with_columns(parent=_list_parents(events)))
+    is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
+    is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
+    if not is_open.any():
+        return joined
+    parent = joined["parent"]
+    rows = pl.Series(native.gather_marks(is_open, parent.to_arrow())).arg_true()
+    if rows.is_empty():
+        return joined
+    offset = joined["offset"].to_numpy()
+    found = pl.Series(_leave_open_calls(rows.cast(pl.Int64).to_numpy(), parent, is_hip, is_open, offset))
+    return joined.with_columns(parent.scatter(rows, found.set(found < 0, None)))
+
+
+def _list_parents(events: pl.DataFrame) -> pl.Series:
+    """Return the row whose record encloses each one, as the reader saw it."""
+    is_log = pl.col("source") == "amd_log"
+    calls = events.select((pl.col("layer") == "hip") & is_log).to_series().to_numpy()
+    codes, first = number_rows(events, ["file", "thread"])
+    offset = events["offset"].fill_null(-1).to_numpy()
+    found, missed = native.find_parents(codes, len(first), offset, events["parent_offset"].to_arrow(), calls)
+    parents = take_column(found)
+    if not len(missed):
+        return parents
+    # In the log only calls enclose anything.
+    enclosing = events.select((pl.col("layer") == "hip") | ~is_log).to_series().to_numpy()
+    rest = Places.of(events, enclosing).find(events.select("file", "parent_offset")[missed], "parent_offset")
+    # The reader knows threads by their numbers: of two that had one after the other none is in a call of the other.
+    is_another = events["thread"].gather(rest) != events["thread"].gather(missed)
+    return parents.scatter(missed, rest.set(is_another.fill_null(value=False), None))
+
+
+def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: Mask, is_open: Mask, offset: Ints) -> Ints:
+    """Return the parents of some rows: of those that open calls do not surely enclose, what encloses these.
+
+    Args:
+        rows: all rows whose parents are open calls.
+        parent, is_hip, is_open, offset: of each event.
+
+    Returns: -1 where nothing encloses a row.
+    """
+    found = _parents_of(parent, rows)
+    calls, call = np.unique(found, return_inverse=True)
+    next_call = np.full(len(calls), np.iinfo(np.int64).max)
+    np.minimum.at(next_call, call[is_hip[rows]], offset[rows[is_hip[rows]]])
+    left = np.arange(len(rows))
+    while len(left := left[(found[left] >= 0) & is_open[found[left]]]):
+        above, own = found[left], rows[left]
+        outside = is_hip[own] | (offset[own] >= next_call[np.searchsorted(calls, above)])
+        left, above = left[outside], above[outside]
+        # A call that encloses a row may be moved as well.
+        at = np.minimum(np.searchsorted(rows, above), len(rows) - 1)
+        found[left] = np.where(rows[at] == above, found[at], _parents_of(parent, above))
+    return found
+
+
+def _parents_of(parent: pl.Series, rows: Ints) -> Ints:
+    parents: Ints = parent.gather(rows).fill_null(-1).to_numpy(writable=True)
+    return parents
+
+
+def list_lines(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
+    """Return the lines of the log of threads that make system calls in a trace, in the order of their printing.
+
+    Args:
+        events: placed events with `thread` and `parent`.
+        aligned: whether the trace's clock is known; without it nothing is linked by time, and there are no rows.
+
+    Returns: thread, at, call (the innermost one open behind the line; -1 none, -2 unknown).
+    """
+    empty = pl.DataFrame(schema={"thread": events.schema["thread"], "at": pl.Int64, "call": pl.Int64})
+    inner = _list_inner(events)
+    return _list_lines(events, inner["thread"].unique()) if aligned and len(inner) else empty
+
+
+def _list_inner(events: pl.DataFrame) -> pl.DataFrame:
+    columns = ("event", "thread", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "layer", "source")
+    return events.select(columns).filter(
+        pl.col("layer").is_in(["syscall", "ioctl"]) & (pl.col("source") == "ftrace")
+        & pl.col("thread").is_not_null() & pl.col("err_lo_ns").is_not_null()
+    )  # fmt: skip
+
+
+def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return which innermost HIP call each system call happened in, on the same thread.
+
+    A thread prints nothing while it is in the kernel: the system call lies in a silence between two of its lines
+    that is long enough and within the errors of the times.
+
+    Args:
+        events: placed events with `thread` and `parent`.
+        lines: as `list_lines` returns them.
+
+    Returns: event, call, evidence: `derived` where all silences that can hold it lie in the same call, `inferred`
+        where they only lie in the same outermost call. What may lie outside is not linked.
+    """
+    empty = pl.DataFrame(schema={"event": pl.Int64, "call": pl.Int64, "evidence": pl.String})
+    if lines.is_empty():
+        return empty
+    # Rows of one thread stand together.
+    inner = _list_inner(events).sort("thread", maintain_order=True)
+    by_thread = {key[0]: part for key, part in lines.partition_by("thread", as_dict=True, maintain_order=True).items()}
+    found = [
+        (first, *_list_candidates(part, by_thread[thread]))
+        for thread, first, part in _list_threads(inner)
+        if thread in by_thread
+    ]
+    if not found:
+        return empty
+    # Threads may be many and short: what is left is asked of all at once.
+    thing, call = (np.concatenate(side) for side in zip(*((first + t, c) for first, t, c in found), strict=True))
+    roots = native.find_roots(events["parent"].to_arrow()).to_numpy()
+    root = np.where(call >= 0, roots[np.maximum(call, 0)], call)
+    frame = pl.DataFrame({"thing": thing, "call": call, "root": root}).group_by("thing", maintain_order=True).agg(
+        call=pl.col("call").last(), calls=pl.col("call").n_unique(), roots=pl.col("root").n_unique(),
+        outside=(pl.col("call") < 0).any(),
+    )  # fmt: skip
+    evidence = pl.when(pl.col("calls") == 1).then(pl.lit(DERIVED)).when(pl.col("roots") == 1).then(pl.lit(INFERRED))
+    inside = frame.filter(~pl.col("outside")).with_columns(evidence=evidence).drop_nulls("evidence")
+    return inside.select(event=inner["event"].gather(inside["thing"]), call="call", evidence="evidence")
+
+
+def _list_threads(inner: pl.DataFrame) -> Iterator[tuple[int, int, pl.DataFrame]]:
+    """Yield each thread, the number of its first row, and its rows."""
+    first = 0
+    for thread, count in inner.group_by("thread", maintain_order=True).len().iter_rows():
+        yield thread, first, inner.slice(first, count)
+        first += count
+
+
+def _list_lines(events: pl.DataFrame, threads: pl.Series) -> pl.DataFrame:
+    """Return each line of these threads: thread, at, call."""
+    columns = ("event", "thread", "parent", "ts_ns", "dur_ns", "offset", "end_offset", "layer", "source", "clock")
+    log = events.select(columns).filter(
+        (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_in(threads.implode())
+    )
+    is_hip, ended = pl.col("layer") == "hip", pl.col("dur_ns").is_not_null()
+    still_open = log.filter(is_hip & ~ended)["event"]
+    outer = pl.col("parent").fill_null(-1)
+    # Behind the enter of a call whose exit is missing it may have ended at any time.
+    opened = pl.when(is_hip & ended).then("event").when(is_hip).then(-2).otherwise(outer)
+    starts = log.select("thread", "offset", at="ts_ns", call=opened.cast(pl.Int64))
+    ends = log.filter(is_hip & ended).select(
+        "thread", pl.col("end_offset").alias("offset"), at=pl.col("ts_ns") + pl.col("dur_ns"), call=outer
+    )
+    # Many lines fall into one microsecond; the order of a thread's lines in the file is exact.
+    both = pl.concat([starts, ends])
+    order = np.lexsort([both[name].to_numpy() for name in ("offset", "at")])
+    ordered = both[pl.Series(order.astype(np.uint32))]
+    if still_open.is_empty():
+        return ordered
+    # What an open call encloses shows that it went on up to there, and no further.
+    goes_on = pl.col("call") == pl.col("call").shift(-1).over("thread")
+    over = pl.col("call").is_in(still_open.implode()) & ~goes_on.fill_null(False)
+    return ordered.with_columns(call=pl.when(over).then(-2).otherwise("call"))
+
+
+def _list_candidates(inner: pl.DataFrame, lines: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return which system call of a thread (its row) may lie behind which line: the call that is open there."""
+    at, calls = lines["at"].to_numpy(), lines["call"].to_numpy()
+    start = inner["ts_ns"].to_numpy()
+    end = start + inner["dur_ns"].fill_null(0).to_numpy()
+    early = inner["err_lo_ns"].cast(pl.Int64).to_numpy()
+    late = inner["err_hi_ns"].fill_null(0).cast(pl.Int64).to_numpy()
+    thing, silence = list_silences(at, start - early - LOG_STEP_NS, end + late)
+    opened = np.concatenate([[np.iinfo(np.int64).min // 4], at])[silence]
+    closed = np.concatenate([at + LOG_STEP_NS, [np.iinfo(np.int64).max // 4]])[silence]
+    # The whole call shifts within its errors; it must fit between the two lines.
+    least, most = np.maximum(opened - start[thing], -early[thing]), np.minimum(closed - end[thing], late[thing])
+    fits = least <= most
+    return thing[fits], np.concatenate([[-1], calls])[silence[fits]]
+
+
+# Lines of threads that make no calls: ROCr's event thread, and those that submit commands.
+_NOT_OF_CALLS = ("handler", "gpu_time", COMPLETE, "processing", SUBMITTED)
+_DISPATCH = "dispatch"
+# What a runtime says of itself, any thread may print at any time.
+_SAID = "other"
+_ENTER, _EXIT = int(Flag.ENTER_ONLY), int(Flag.EXIT_ONLY)
+_IS_MINE = (pl.col("source") == "amd_log") & pl.col("thread").is_null()
+_COLUMNS = (
+    "event", "file", "offset", "end_offset", "parent", "layer", "name", "flags", "ts_ns", "dur_ns", "clock", "source",
+    "thread",
+)  # fmt: skip
+
+
+def part_threadless(events: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` in which threadless rows have a parent only where it is sure.
+
+    Args:
+        events: placed rows of all sources with `parent`; row i is event i.
+    """
+    if not events.select(_IS_MINE.any()).item():
+        return events
+    rows = events.select(_COLUMNS).filter(_IS_MINE).with_columns(pl.col("flags").fill_null(0))
+    sure = _list_enclosed(rows)["event"]
+    is_free = _IS_MINE & ~pl.col("event").is_in(sure.implode())
+    return events.with_columns(parent=pl.when(~is_free).then("parent"))
+
+
+def list_unsure_names(launches: pl.DataFrame) -> pl.Series:
+    """Return the threadless dispatches (event) that may have the kernel's name of another thread.
+
+    Args:
+        launches: event, name, thread, parent.
+    """
+    unsure = (pl.col("name") == _DISPATCH) & pl.col("thread").is_null() & pl.col("parent").is_null()
+    return launches.filter(unsure)["event"]
+
+
+def _list_enclosed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that surely lie in their parent: no other call is open."""
+    calls = rows.filter(pl.col("layer") == "hip")
+    name = ["file", "name"]
+    shown = calls.filter(pl.col("end_offset").is_not_null()).select(name).unique()
+    calls = calls.join(shown, on=name, how="semi")
+    begun = calls.filter(pl.col("flags") & _EXIT == 0).select("file", "offset", step=pl.lit(1))
+    ended = calls.drop_nulls("end_offset").select("file", pl.col("end_offset").alias("offset"), step=pl.lit(-1))
+    steps = pl.concat([begun, ended]).sort("file", "offset")
+    steps = steps.with_columns(open=pl.col("step").cum_sum().over("file")).sort("offset")
+    lines = rows.filter(pl.col("layer") != "hip").sort("offset")
+    lines = lines.join_asof(steps, on="offset", by="file", check_sortedness=False)
+    # What is also printed outside of all calls is printed by threads that make none; so is a kernel's name where its
+    # dispatch is. Few names stand alone: the others are part of their dispatch.
+    kind = ["file", "layer", "kind"]
+    name_of = pl.col("name").cast(pl.String).replace(SHADER_NAME, _DISPATCH)
+    lines = lines.with_columns(kind=name_of)
+    outside = lines.filter(pl.col("open").fill_null(0) == 0).select(kind).unique()
+    inside = lines.filter((pl.col("open") == 1) & pl.col("parent").is_not_null() & ~pl.col("name").is_in(_NOT_OF_CALLS))
+    inside = inside.filter(pl.col("layer") != _SAID).join(outside, on=kind, how="anti")
+    whole = calls.filter(pl.col("flags") & _ENTER == 0).select(parent="event")
+    return inside.join(whole, on="parent", how="semi")

@@ -1,1 +1,0 @@
-"""Packets and copies: their indexes, commands, doorbells and signals, put together in `launches`."""

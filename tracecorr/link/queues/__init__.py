@@ -1,1 +1,0 @@
-"""Queues, streams and GPUs: their lives, rings, creations and ends."""
