@@ -12,7 +12,6 @@ import polars as pl
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.fit import ClockEvidence, fit_clocks
 from tracecorr.clock.place import place_records
-from tracecorr.clock.rows import number_rows, select_source
 from tracecorr.clock.steps import find_steps, widen_reads
 from tracecorr.link.damage import list_unreadable
 from tracecorr.link.doorbells import fill_store_rings
@@ -21,9 +20,8 @@ from tracecorr.link.rings import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
-from tracecorr.link.threads.identities import attach_identities, name_log_pids
+from tracecorr.link.threads.identities import add_programs, attach_identities, name_log_pids
 from tracecorr.link.threads.lives import ToLog
-from tracecorr.link.threads.programs import add_programs
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
 from tracecorr.link.warnings import list_warnings
@@ -364,7 +362,7 @@ def _align(
     """
     held = [parts.read_events()]
     owners = find_owners(
-        select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
+        _select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
     )
     held = [name_log_pids(set_owners(held.pop(), owners))]
     identities = _map_threads(held[0], parts, seen, owners)
@@ -386,8 +384,12 @@ def _align(
 def _map_threads(
     rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, owners: pl.DataFrame, to_log: ToLog | None = None
 ) -> Identities:
-    log, trace = (select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
+    log, trace = (_select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
     return map_threads(log, trace, parts.args, seen, to_log, owners)
+
+
+def _select_source(rows: pl.DataFrame, source: str, columns: Sequence[str]) -> pl.DataFrame:
+    return rows.lazy().filter(pl.col("source") == source).select(columns).collect()
 
 
 def _fit(
@@ -421,13 +423,11 @@ def _samples(capture: Capture) -> dict[str, Any]:
 
 
 def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
-    codes, at = number_rows(records, ["source", "clock"])
-    clocks = records.select("source", "clock")[at]
-    times = records.select("stamp_ns", "end_stamp_ns")
+    """Return the table `clock_map`."""
+    start, end = pl.col("stamp_ns"), pl.col("end_stamp_ns")
+    spans = records.group_by("source", "clock").agg(first=start.min(), last=pl.max_horizontal(start.max(), end.max()))
     rows = []
-    for code, source, clock in clocks.with_row_index("code").sort("source", "clock").iter_rows():
-        own = times if len(clocks) == 1 else times.filter(pl.Series(codes == code))
-        first, last = own.select(pl.col("stamp_ns").min(), last=pl.max_horizontal(pl.all().max())).row(0)
+    for source, clock, first, last in spans.sort("source", "clock").iter_rows():
         key = f"{source}:{clock or 'unknown'}"
         rows += maps[key].summarize(key, first or 0, last or 0)
     return pl.DataFrame(rows, schema=schema.CLOCK_MAP.schema) if rows else schema.CLOCK_MAP.empty()

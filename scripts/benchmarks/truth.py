@@ -19,6 +19,7 @@ import polars as pl
 from simulator import Scene, Simulation, simulate
 
 from benchmarks import measure
+from benchmarks.recorded_clocks import EVIDENCE, measure_clock
 from benchmarks.scenes import list_scenes
 from tracecorr.model.errors import TracecorrError
 from tracecorr.pipeline import correlate, import_files
@@ -32,6 +33,8 @@ RULES = {
     "signal_dependency": "dependencies", "completion_of_packet": "completions", "gpu_time_of_signal": "gpu_times",
     "doorbell_mapping": "mappings",
 }  # fmt: skip
+# Recorded on another clock than CLOCK_MONOTONIC.
+_CLOCKS = {"t1-x86-tsc": "x86-tsc", "mt-local": "local", "t1-local-clock": "local", "writes-local": "local"}
 _CAPTURES = ("caseA-1stream", "caseB-4streams", "gemm-rocblas-300", "mt-threads", "streams-priority", "t1-local-clock")
 
 
@@ -328,6 +331,18 @@ def score_pages(folder: Path, work: Path) -> tuple[str, int]:
     return f"{right.height}/{len(samples)}", int(events["width"].max())  # type: ignore[arg-type]
 
 
+def report_clocks(captures: Path) -> str:
+    """Return the table of recorded clocks: how many rows have the truth, which their marks tell, outside of bounds."""
+    rows = []
+    for name, clock in _CLOCKS.items():
+        for evidence in EVIDENCE:
+            with tempfile.TemporaryDirectory() as work:
+                score = measure_clock(captures / name, Path(work), evidence, clock)
+            rows.append((name, evidence, score.rows, score.outside, score.worst_ns, *score.width_ns))
+    head = ("recorded capture", "evidence", "rows", "truth outside", "by ns", "width p50 ns", "widest ns")
+    return measure.markdown(head, rows)
+
+
 def main(arguments: list[str]) -> None:
     """Run the grid and print its tables; fail when a link called recorded is wrong."""
     parser = argparse.ArgumentParser(prog="scripts/bench truth", description=__doc__)
@@ -360,5 +375,6 @@ def main(arguments: list[str]) -> None:
             "widest bounds in pages, ns",
         )
         print("\nCaptures of the null GPU\n\n" + measure.markdown(head, rows))
+        print("\nClocks of recorded traces\n\n" + report_clocks(given.data / "captures"))
     if any(n[3] for s in scores for n in s.links.values()):
         sys.exit("a link called recorded is wrong")

@@ -16,7 +16,7 @@ from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.functions import list_twin_args, nest_calls
 from tracecorr.link.launches import PACKET_COLUMNS, build_launches, forget_indexes, name_refused_copies
 from tracecorr.link.links import list_links
-from tracecorr.link.threads.thread_creation import find_creators
+from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
 

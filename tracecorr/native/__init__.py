@@ -1,8 +1,7 @@
 """Compiled loops over arrays (`*.c`): over every line of a log, and over every row (`groups.py`, `links.py`).
 
-Python learns what lines look like; these functions compare all lines of a block with what was learned, in one pass
-each. They see bytes through `Text`'s padding only: a position outside of it fits nothing. Each module has the name of
-the C file whose functions it calls; those of `tables.py` are in `lines.c`.
+They see bytes only inside the padding of `Text`. `library.py` takes their types from the C files; each other module has
+the name of the C file whose functions it calls, those of `tables.py` are in `lines.c`.
 """
 
 from tracecorr.native.arrays import Ints, Scratch, Words, address

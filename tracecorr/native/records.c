@@ -52,17 +52,21 @@ FOR_EACH_CPU static i64 find_unit(const u8 *raw, i64 at, i64 stop) {
         const u8 *p = raw + at;
         u8 any = 0;
         for (int i = 0; i < LANES; i++)
-            any |= (p[i] == ' ') & (p[i + 1] == 'u') & (p[i + 2] == 's') & (p[i + 3] == ':');
-        if (!any)
-            continue;
-        while (memcmp(raw + at, " us:", 4))
-            at++;
-        return at + 3 < stop ? at : -1;
+            any |= (p[i] == ' ') & (p[i + 3] == ':');
+        for (int i = 0; any && i < LANES; i++)
+            if (!memcmp(p + i, " us:", 4))
+                return at + i + 3 < stop ? at + i : -1;
     }
     return -1;
 }
 
 static inline int is_letter(u8 byte) { return (u8)((byte | 0x20) - 'a') < 26; }
+
+/* Return whether a colon or a square bracket is among the bytes of a word. */
+static inline int has_stop(u64 word) {
+    u64 colon = word ^ ':' * BYTES, opening = word ^ '[' * BYTES, closing = word ^ ']' * BYTES, one = BYTES;
+    return (((colon - one) & ~colon) | ((opening - one) & ~opening) | ((closing - one) & ~closing)) >> 7 & one ? 1 : 0;
+}
 
 /* Return where a record begins that has the end of its time's digits at `mark`, not before `low`; -1 = nowhere. */
 static i64 find_site(const u8 *raw, i64 mark, i64 low, i64 *digits) {
@@ -78,9 +82,13 @@ static i64 find_site(const u8 *raw, i64 mark, i64 low, i64 *digits) {
         at--;
     if (at == stop || at <= low || raw[at - 1] != ':')
         return -1;
-    for (stop = --at; at > low && raw[at - 1] != ':'; at--)
-        if (stop - at >= SITE_BYTES || raw[at - 1] == '[' || raw[at - 1] == ']')
+    for (stop = --at; at - low >= WORD_BYTES && !has_stop(load(raw + at - WORD_BYTES)); at -= WORD_BYTES)
+        if (stop - at > SITE_BYTES)
             return -1;
+    while (at > low && raw[at - 1] != ':' && raw[at - 1] != '[' && raw[at - 1] != ']')
+        at--;
+    if (at <= low || raw[at - 1] != ':' || stop - at > SITE_BYTES)
+        return -1;
     if (--at < low)
         return -1;
     if (at - 2 >= low && is_letter(raw[at - 1]) && raw[at - 2] == ':')

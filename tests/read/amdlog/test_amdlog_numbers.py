@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from amdlog_cases import DISPATCH, Read, enter, line, log, read
-
-from tracecorr.read.text import Text
 
 MOST = (1 << 64) - 1
 NUMBERS = {
@@ -16,17 +13,10 @@ NUMBERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "texts", [list(NUMBERS), [n for n in NUMBERS if n.isdigit()], [n for n in NUMBERS if "f" in n]]
-)
-def test_a_number_of_more_than_64_bits_is_none(texts: list[str]) -> None:
-    text = Text("".join(f"{number} " for number in texts).encode())
-    places = np.cumsum([0, *(len(number) + 1 for number in texts)])[:-1] + text.start
-    values, ends, good = text.number(places)
-    found = [int(value) if there else None for value, there in zip(values, good, strict=True)]
-    assert found == [NUMBERS[number] for number in texts]
-    sizes = [0 if NUMBERS[number] is None else len(number) for number in texts]
-    assert (ends - places).tolist() == sizes
+@pytest.mark.parametrize(("text", "number"), NUMBERS.items())
+def test_a_number_of_more_than_64_bits_is_none(text: str, number: int | None) -> None:
+    found = read(log(f"Free hsa memory {text} "))
+    assert found.one(name="free")["arg"] == number
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tracecorr.clock.rows import attach_columns
-
 # Added to a pid or tid for each earlier life of the number; what the kernel gives out is below it.
 LIFE = 2**32
 # Added besides to the tid of one more thread of a process, for itself and each earlier thread that had it.
@@ -17,11 +15,6 @@ _BIRTH = 2**47
 
 # What names a thread of the log.
 LOG_THREAD = ["file", "log_pid", "log_tid"]
-# One thread of log and trace, found by what both did: tid_key names one life of the kernel thread.
-SAME_THREAD = {
-    "file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String,
-}  # fmt: skip
-
 # From stamps of the trace to stamps of the log.
 ToLog = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
@@ -70,7 +63,7 @@ def number_lives(trace: pl.DataFrame, lives: pl.DataFrame, births: pl.DataFrame 
         lives.sort("stamp_ns"), on="stamp_ns", by_left="owner", by_right="tgid", check_sortedness=False
     )
     added = pl.col("life").fill_null(0) * LIFE
-    joined = attach_columns(trace, found.select("_row", "life"), "_row")
+    joined = _add_lives(trace, found.select("_row", "life"))
     numbered = joined.with_columns(tid_key=tid + added, tgid_key=tgid + added).drop("life")
     return numbered if births is None else _number_births(numbered, births)
 
@@ -86,8 +79,13 @@ def _number_births(trace: pl.DataFrame, births: pl.DataFrame) -> pl.DataFrame:
     rows = rows.select("_row", "stamp_ns", tid=tid).sort("stamp_ns")
     found = rows.join_asof(births.sort("stamp_ns"), on="stamp_ns", by="tid", check_sortedness=False)
     # The first of them, too: it may be of as many a life of its process as the number has processes.
-    joined = attach_columns(trace, found.select("_row", life=pl.col("life").fill_null(0) + 1), "_row")
+    joined = _add_lives(trace, found.select("_row", life=pl.col("life").fill_null(0) + 1))
     return joined.with_columns(tid_key=pl.col("tid_key") + pl.col("life").fill_null(0) * _BIRTH).drop("life")
+
+
+def _add_lives(trace: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """Return `trace` with the `life` of the rows that `found` numbers."""
+    return trace.with_row_index("_row").join(found, on="_row", how="left", maintain_order="left").drop("_row")
 
 
 def find_thread_lives(claims: pl.DataFrame, to_log: ToLog) -> pl.DataFrame:

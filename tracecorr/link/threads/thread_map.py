@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from tracecorr.clock.rows import list_groups
 from tracecorr.link.threads.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
-from tracecorr.link.threads.thread_creation import list_clone_addresses
 from tracecorr.link.threads.thread_owners import NO_NAME, list_births
 from tracecorr.model import schema
 from tracecorr.model.kinds import RECORDED
@@ -86,7 +84,7 @@ def map_threads(
             that used one address after the other.
         owners: the lives of the trace's threads, as events tell them (`find_owners`).
     """
-    log_threads = list_groups(log, ["file", "pid", "tid"])
+    log_threads = log.select("file", "pid", "tid").unique(maintain_order=True)
     log_threads = log_threads.filter(pl.col("pid").is_not_null())
     # Two containers can both have a pid 7: a process of the log is (file, pid).
     life = pl.struct("file", "pid").rank("dense").alias("life")
@@ -199,7 +197,6 @@ def _addresses(trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | N
                 *columns, pl.lit("set_robust_list").alias("how")
             ),
             segments.select(*columns, pl.lit("arch_prctl").alias("how")),
-            list_clone_addresses(trace, args).select("tid", "tgid", "stamp_ns", "address", "how"),
             _read_addresses(seen, learned),
         ]
     ).drop_nulls("address")

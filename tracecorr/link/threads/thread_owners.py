@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.clock.rows import attach_columns
 from tracecorr.link.threads.told_lives import Life, Lives, begin_of, read_lives
 
 OWNER_COLUMNS = ("file", "offset", "stamp_ns", "end_stamp_ns", "tid", "pid", "comm", "name", "result", "clock")
@@ -85,8 +84,10 @@ def set_owners(rows: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
     mine = mine.with_columns(pl.col("stamp_ns").fill_null(1 << 62)).sort("stamp_ns")
     told = owners.select("tid", "from_ns", "is_changed", owner="pid").sort("from_ns")
     found = mine.join_asof(told, left_on="stamp_ns", right_on="from_ns", by="tid", check_sortedness=False)
-    joined = attach_columns(rows, found.select("_row", "owner", "is_changed"), "_row")
-    return joined.with_columns(pid=pl.when("is_changed").then("owner").otherwise("pid")).drop("owner", "is_changed")
+    found = found.select("_row", "owner", "is_changed")
+    joined = rows.with_row_index("_row").join(found, on="_row", how="left", maintain_order="left")
+    owned = joined.with_columns(pid=pl.when("is_changed").then("owner").otherwise("pid"))
+    return owned.drop("_row", "owner", "is_changed")
 
 
 def list_births(owners: pl.DataFrame) -> pl.DataFrame:

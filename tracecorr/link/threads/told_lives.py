@@ -9,8 +9,6 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.clock.rows import attach_args
-
 # Records of a CPU whose clock is behind may seem older than their thread; no number is given out again so soon.
 SLACK_NS = 5_000_000
 # CLONE_THREAD (sched.h of the kernel).
@@ -176,7 +174,11 @@ def _with_fields(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     # Kernel 6.1 prints hexadecimal numbers without `0x`.
     flags = pl.col("text").str.strip_prefix("0x").str.to_integer(base=16, strict=False, dtype=pl.UInt64)
     number = pl.when(pl.col("key") == "clone_flags").then(pl.coalesce("u64", flags)).otherwise("u64")
-    told = attach_args(attach_args(rows, wanted, _NUMBERS, number), wanted, _TEXTS, pl.col("text"))
+    told = rows
+    for keys, value in ((_NUMBERS, number), (_TEXTS, pl.col("text"))):
+        for key in keys:
+            column = wanted.filter(pl.col("key") == key).select("file", "offset", value.alias(key))
+            told = told.join(column, on=["file", "offset"], how="left", maintain_order="left")
     # Of a text a switch has its fields in one piece.
     return told.with_columns(
         prev_comm=pl.coalesce("prev_comm", pl.col("body").str.extract("^prev_comm=(.*) prev_pid="))

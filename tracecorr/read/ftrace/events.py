@@ -18,9 +18,8 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.schema import CAT
-from tracecorr.read.digits import Words
+from tracecorr.read.digits import MIX, Words
 from tracecorr.read.ftrace.tracepoints import event_layer
-from tracecorr.read.heads import MIX
 from tracecorr.read.kfd import ioctl_name, layer_of, result_text
 
 BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
