@@ -36,7 +36,7 @@ def open_capture(path: str | Path) -> Capture:
 
     Raises:
         CaptureError: there is no such capture, or it has no tables yet.
-        InputError: `path` is no path.
+        InputError: `path` is not a path.
 
     >>> cap = open_capture(sample)
     >>> cap.name
@@ -45,7 +45,7 @@ def open_capture(path: str | Path) -> Capture:
     33
     """
     if not isinstance(path, str | Path):
-        raise InputError(f"{path!r} is no path", "give the folder: open_capture('gemm.tracecorr')")
+        raise InputError(f"{path!r} is not a path", "give the folder: open_capture('gemm.tracecorr')")
     stored = StoredCapture.open(named_folder(Path(path)))
     if not stored.has_tables():
         raise describe_missing_tables(stored, Path(path))
@@ -65,7 +65,7 @@ def _number_of(event: int) -> int:
     try:
         number = index(event)
     except TypeError:
-        raise InputError(f"an event is named by its number, not by {event!r}", _EVENTS) from None
+        raise InputError(f"an event must be given by its number, not by {event!r}", _EVENTS) from None
     if not 0 <= number < 1 << 63:
         raise InputError(f"there is no event {number}", _EVENTS)
     return number
@@ -77,7 +77,7 @@ def _checked(thresholds: Thresholds | None) -> Thresholds | None:
     if thresholds is None or isinstance(thresholds, Thresholds):
         return thresholds
     raise InputError(
-        f"{thresholds!r} are no thresholds",
+        f"{thresholds!r} is not of type Thresholds",
         "write Thresholds(clock_error_ns=50_000), from tracecorr.analyze.verdicts",
     )
 
@@ -271,7 +271,7 @@ class Capture:
 
         Raises:
             InputError: there is no such event.
-            CaptureError: its raw file is not there any more.
+            CaptureError: its raw file is missing.
         """
         return b"\n".join(data for _, data in self._records(event))
 
@@ -299,8 +299,8 @@ class Capture:
             return self._stored.raw(file, offset, length)
         except FileNotFoundError:
             raise CaptureError(
-                f"the raw file {self._stored.file_path(file)} is not there any more",
-                "bring it back: the tables do not hold its bytes",
+                f"the raw file {self._stored.file_path(file)} is missing",
+                "restore it: the tables do not contain its bytes",
             ) from None
 
     def query(self, sql: str) -> pl.DataFrame:
@@ -315,14 +315,16 @@ class Capture:
         from tracecorr.analyze.sql import run_sql
 
         if not isinstance(sql, str):
-            raise InputError(f"a query is text, not {type(sql).__name__}", "write cap.query('SELECT * FROM queues')")
+            raise InputError(
+                f"a query must be text, not {type(sql).__name__}", "write cap.query('SELECT * FROM queues')"
+            )
         return run_sql(self._stored.table_by_node, sql)
 
     def report(self, thresholds: Thresholds | None = None) -> Report:
         """Return all answers, verdicts and tables of `tracecorr report`.
 
         Raises:
-            InputError: `thresholds` are none.
+            InputError: `thresholds` is not of type Thresholds.
         """
         from tracecorr.analyze.report import summarize_capture
 
@@ -337,7 +339,7 @@ class Capture:
         ['PASS']
 
         Raises:
-            InputError: `thresholds` are none.
+            InputError: `thresholds` is not of type Thresholds.
         """
         from tracecorr.analyze.verdicts import judge_capture
 
@@ -366,17 +368,19 @@ class Capture:
 
         Args:
             other: another open capture.
-            confidence: chance that all intervals of a table hold their true difference, from 0.5 to below 1.
+            confidence: probability that all intervals of a table contain the true difference, from 0.5 to below 1.
 
         Raises:
-            InputError: `other` is no open capture, or `confidence` no such chance.
+            InputError: `other` is not an open capture, or `confidence` out of range.
         """
         from tracecorr.analyze.compare import Side, compare_captures
 
         if not isinstance(other, Capture):
-            raise InputError(f"{other!r} is no open capture", "write a.compare(tracecorr.open_capture('b.tracecorr'))")
+            raise InputError(
+                f"{other!r} is not an open capture", "write a.compare(tracecorr.open_capture('b.tracecorr'))"
+            )
         if not isinstance(confidence, int | float) or not 0.5 <= confidence < 1:
-            raise InputError(f"confidence {confidence!r} is no chance that helps", "use a share from 0.5 to below 1")
+            raise InputError(f"confidence {confidence!r} is out of range", "use a share from 0.5 to below 1")
 
         sides = [Side(c.name, c._stored.table, c.info, c._stored.tables_of_nodes()) for c in (self, other)]
         return compare_captures(sides[0], sides[1], confidence)
@@ -434,7 +438,7 @@ class Figures:
             InputError: more events lie in that span than a figure can hold, or there is no such layer or span.
         """
         if isinstance(layers, str) or not isinstance(layers, Iterable | None):
-            raise InputError(f"layers are several names, not {layers!r}", "write layers=('hip', 'aql')")
+            raise InputError(f"layers must be a list of names, not {layers!r}", "write layers=('hip', 'aql')")
         from tracecorr.export.selection import Selection
 
         # The same checks as those of an export.

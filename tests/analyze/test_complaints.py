@@ -59,7 +59,7 @@ def test_a_report_begins_its_answers_with_what_went_wrong(tmp_path: Path) -> Non
     assert first.question == "What went wrong?"
     assert [line.partition(" (first")[0] for line in first.lines] == [
         f"the runtime's log has this fatal error, once: {_MESSAGES[5][1]}",
-        f"the runtime's log has this error, 2 times in 2 variants whose numbers differ, the first: {_MESSAGES[1][1]}",
+        f"the runtime's log has this error, 2 times in 2 variants with different numbers, the first: {_MESSAGES[1][1]}",
         f"the runtime's log has this warning, once: {_MESSAGES[3][1]}",
         "hipMalloc returned hipErrorOutOfMemory once",
     ]

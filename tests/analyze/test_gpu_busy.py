@@ -76,7 +76,7 @@ def test_without_all_packets_busy_is_a_lower_bound_and_idle_is_not_told() -> Non
         assert {row[c] for c in ("gaps", "idle_ns", "idle_p50_ns", "idle_max_ns", "unsubmitted_ns")} == {None}
         assert _measure(run).gaps.is_empty()
         told = describe_busy(Evidence(tables_of(run)))[0]
-        assert "busy at least 400 ns of 1.20 us (at least 33.3 %); when it was idle is not known" in told[0]
+        assert "busy at least 400 ns of 1.20 us (at least 33.3 %); when it was idle is unknown" in told[0]
         assert not [line for line in told if "idle 1 time" in line]
 
 
@@ -92,7 +92,7 @@ def test_a_barrier_is_no_work(data_folder: Path, tmp_path: Path) -> None:
     assert times.gaps.is_empty()
     report = summarize_capture("x", capture.table).as_dict()
     assert report["answers"][-1]["answer"] == [
-        "GPU not known: none of 101 kernels has GPU times: how busy it was is not known"
+        "GPU not known: none of 101 kernels has GPU times: how busy it was is unknown"
     ]
     assert "no kernel has GPU times" in report["sections"]["gpu_busy"]["missing"]
 

@@ -59,14 +59,14 @@ def test_ioctls_that_only_functions_of_the_driver_show_are_told_as_such() -> Non
     assert "sys_enter" in explain_ioctls(table("events", made | {"cmd": 0xC0604B02}))
     made["result"] = None
     assert explain_ioctls(tables_of(run)("events")).endswith("kfd_ioctl, for 1 of them that of the function in it")
-    assert "took 300 ns and what it returned is not known" in _answer(run)[0].lines[0]
+    assert "took 300 ns and its result is unknown" in _answer(run)[0].lines[0]
     (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
     assert "1 more" in verdict.finding.reason
     run["events"] = [e for e in run["events"] if e["event"] != 10]
     (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
     assert verdict.finding.reason == "the result of the 1 CREATE_QUEUE ioctl is unknown"
     made["dur_ns"] = None
-    assert "took an unknown time and its return was not seen" in _answer(run)[0].lines[0]
+    assert "took an unknown time and its return was not recorded" in _answer(run)[0].lines[0]
     (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
     assert "no return is recorded" in verdict.finding.reason
 
@@ -143,7 +143,8 @@ def test_memory_held_at_once() -> None:
     )  # fmt: skip
     (row,) = summarize_memory(events).to_dicts()
     assert row == {
-        "process": 0, "kind": "allocate_device", "allocations": 3, "freed": 2, "unsized": 0, "bytes": 180,
+        "process": 0, "kind": "allocate_device", "allocations": 3, "failed": 0,
+        "failed_bytes": None, "freed": 2, "unsized": 0, "bytes": 180,
         "largest_bytes": 100, "peak_bytes": 150, "peak_at_ns": 2,
     }  # fmt: skip
     lost = table(
@@ -232,7 +233,8 @@ def test_answers_in_words_name_their_rows() -> None:
         "took 300 ns and returned 0"
     )
     assert answers[0].lines[1] == (
-        "1 more CREATE_QUEUE ioctl is joined to no line of the HIP log (queues of ROCr's own and of SDMA have none); "
+        "1 more CREATE_QUEUE ioctl is not joined to a line of the HIP log (ROCr's own queues and SDMA queues have none)"
+        "; "
         "the longest took 300 ns"
     )
     assert answers[1].events == (5, 11)
@@ -311,7 +313,7 @@ def test_a_refused_queue_is_never_said_to_be_made() -> None:
         if event["name"] == "AMDKFD_IOC_CREATE_QUEUE":
             event["result"] = "EINVAL"
     creation, _, _, queues, *_ = _answer(run)
-    assert creation.lines[0].endswith("took 300 ns and returned EINVAL: the driver made no queue")
+    assert creation.lines[0].endswith("took 300 ns and returned EINVAL: the driver created no queue")
     assert creation.lines[1].endswith("; the driver refused it (EINVAL)")
     assert "the driver refused CREATE_QUEUE for all of them (EINVAL)" in queues.lines
 

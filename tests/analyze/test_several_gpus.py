@@ -78,7 +78,7 @@ def test_pages_of_doorbells_are_counted_as_they_were_mapped() -> None:
     again = dict(next(e for e in run["events"] if e["event"] == 8))
     failed = {**again, "event": 62, "ts_ns": 1_650, "result": "ENOMEM"}
     run["events"] += [{**again, "event": 61, "ts_ns": 1_800}, failed]
-    assert "doorbell pages were mapped 2 times (it is once per process and GPU)" in _answer(run)[2].lines
+    assert "doorbell pages were mapped 2 times (it is mapped once per process and GPU)" in _answer(run)[2].lines
     assert summarize_queue_creation(tables_of(run))["doorbell_map_event"].to_list() == [8, 8]
 
 

@@ -113,7 +113,7 @@ def test_raw_bytes_that_are_gone(sample: Path, tmp_path: Path) -> None:
     shutil.copytree(sample, copy)
     cap = tracecorr.open_capture(copy)
     shutil.rmtree(copy / "raw")
-    with pytest.raises(tracecorr.CaptureError, match="is not there any more") as error:
+    with pytest.raises(tracecorr.CaptureError, match="is missing") as error:
         cap.raw(0)
     assert error.value.next_step
     assert cap.chain(0).height

@@ -95,7 +95,7 @@ def test_one_program_has_the_same_queues_in_every_release(imported: Importer) ->
     assert evidence.pop("hip-5.7.1") == ["inferred", "inferred", None]
     assert all(of_release == ["recorded"] * 3 for of_release in evidence.values())
     text = render_markdown(summarize_capture("hip-5.7.1", imported("hip-5.7.1").table))
-    assert ", 3 queues, " in text and "which ring was created is inferred for 2 of them" in text
+    assert ", 3 queues, " in text and "the created ring is inferred for 2 of them" in text
 
 
 def test_queues_have_the_priority_that_their_streams_asked_for(imported: Importer) -> None:

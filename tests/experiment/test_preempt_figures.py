@@ -145,7 +145,7 @@ def test_hardly_a_launch_beside_the_other_one_is_told_first() -> None:
     assert told.endswith("more launches of the low one (--iterations of the samples), which ended first")
     found = judge(pl.concat([early, early, early, early, early]), NOTHING)
     assert (found.outcome, found.counts["launches_beside"]) == ("UNKNOWN", 25)
-    assert found.reason.endswith("ran while the low one was at work: these rounds tell of either alone")
+    assert found.reason.endswith("ran while the low one was at work: these rounds show each one alone")
 
 
 def test_the_verdict_takes_the_launches_beside_the_low_one() -> None:
@@ -169,7 +169,7 @@ def test_high_keeps_its_latency() -> None:
 def test_a_limit_that_is_kept_by_what_may_be_chance_is_told_so() -> None:
     """Of 100 launches P95 together lies below the limit, the end of its interval above it."""
     near, sure = (judge(stamps(100, 100), NOTHING, kept=kept) for kept in (1.2, 1.5))
-    assert near.reason.endswith("it is not longer than the limit, but that may be chance")
+    assert near.reason.endswith("it is not longer than the limit, but this may be chance")
     assert (sure.outcome, sure.reason.endswith("limit 1.5 times that alone)")) == ("PASS", True)
 
 
@@ -186,13 +186,13 @@ def test_a_limit_that_a_few_launches_exceed_by_chance_is_unknown() -> None:
     found = judge(late, NOTHING)
     assert found.counts["together_p95_ns"] > 2 * found.counts["alone_p95_ns"]
     assert found.counts["low_ns"] <= 0
-    assert found.outcome == "UNKNOWN" and found.reason.endswith("but that may be chance")
+    assert found.outcome == "UNKNOWN" and found.reason.endswith("but this may be chance")
     assert judge(late, NOTHING, kept=100).outcome == "PASS"
     # All a little later, within the limit: that is sure, but no more than that.
     later = pl.concat([series("high_alone", ()), series("together", (5, 20, 35, 50), all_ns=10_000), low])
     found = judge(later, NOTHING)
     assert 0 < found.counts["low_ns"] < 0.2 * found.counts["alone_p95_ns"]
-    assert found.outcome == "UNKNOWN" and found.reason.endswith("but that may be chance")
+    assert found.outcome == "UNKNOWN" and found.reason.endswith("but this may be chance")
     assert judge(later, NOTHING, kept=1.05).outcome == "FAIL"
 
 
@@ -202,7 +202,7 @@ def test_a_limit_that_a_few_launches_exceed_by_chance_is_unknown() -> None:
 def test_few_launches_near_the_limit_are_unknown(together: int, outcome: str) -> None:
     """SYNTHETIC: of 30 launches all lie below P95 with a chance of one in five."""
     few = judge(stamps(100, together, count=30), NOTHING)
-    assert (few.outcome, few.reason.endswith("but that may be chance")) == (outcome, outcome == "UNKNOWN")
+    assert (few.outcome, few.reason.endswith("but this may be chance")) == (outcome, outcome == "UNKNOWN")
 
 
 def test_launches_too_few_to_show_a_percentile_may_all_be_faster() -> None:
@@ -216,7 +216,7 @@ def test_launches_too_few_to_show_a_percentile_may_all_be_faster() -> None:
     low = as_rows("together", 0, {"low": [(i * 10**6, i * 10**6, i * 10**6 + 50_000) for i in range(30)]})
     found = judge(pl.concat([rows("high_alone", [100] * 28 + [130] * 2), rows("together", [125] * 30), low]), NOTHING)
     assert found.outcome == "UNKNOWN"
-    assert found.reason.endswith(": so few launches beside the low one may all have been faster than P95")
+    assert found.reason.endswith(": with so few launches beside the low one all of them may be faster than P95")
 
 
 def test_instrumentation_is_measured_in_like_situations() -> None:
@@ -255,8 +255,8 @@ def set_priorities(*refused: bool | None) -> pl.DataFrame:
     [
         ((True, True), "the driver refused to set the priority (UPDATE_QUEUE) of 2 of 2 queues of the captured rounds"),
         ((True, False, None), "the driver refused to set the priority (UPDATE_QUEUE) of 1 of 2 queues of the captured"),
-        ((None,), "whether the driver took the priorities is not recorded"),
-        ((), "whether the driver took the priorities is not recorded"),
+        ((None,), "whether the driver accepted the priorities is not recorded"),
+        ((), "whether the driver accepted the priorities is not recorded"),
         ((False, False), ""),
     ],
 )
@@ -265,7 +265,7 @@ def test_a_verdict_names_what_else_its_evidence_tells(refused: tuple[bool | None
     found = add_causes(late, set_priorities(*refused), 2)
     assert found.outcome == "FAIL" and found.reason.startswith(f"{late.reason}; ")
     assert told in found.reason
-    assert ("is no statement on preemption" in found.reason) == (True in refused)
+    assert ("says nothing about preemption" in found.reason) == (True in refused)
     assert ("priorit" in found.reason) == bool(told)
     assert found.reason.endswith("; both may also have waited for a CPU (this machine has 2), which is not measured")
     # A latency that was kept needs no cause; that no priority arrived is told all the same.

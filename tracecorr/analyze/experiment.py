@@ -24,7 +24,7 @@ from tracecorr.analyze.verdicts.model import Finding, Outcome, failed, passed, u
 STAMPS = {"phase": pl.String, "round": pl.Int64, "role": pl.String, "start_ns": pl.Int64, "return_ns": pl.Int64,
           "complete_ns": pl.Int64}  # fmt: skip
 TOGETHER = "together"
-# What is found of a phase in which both were started at once, but were not at work at once.
+# Launches of a phase in which both were started, that did not run while the other one was at work.
 APART = "apart"
 _PHASES = ("high_alone", "low_alone", "sequential", TOGETHER, APART)
 _OTHER = {"high": "low", "low": "high"}
@@ -37,15 +37,15 @@ def as_rows(phase: str, number: int, stamps: Mapping[str, list[tuple[int, int, i
 
 
 def took_ns() -> pl.Expr:
-    """Return the time from a launch to the completion that its host noticed."""
+    """Return the time from a launch to its completion as observed by the host."""
     return pl.col("complete_ns") - pl.col("start_ns")
 
 
-_NO_STATEMENT = "the verdict is no statement on preemption or priority"
+_NO_STATEMENT = "the verdict says nothing about preemption or priority"
 
 
 def add_causes(finding: Finding, priorities: pl.DataFrame, cpus: int | None) -> Finding:
-    """Return the verdict with what its own evidence tells of the cause.
+    """Return the verdict with known facts about its cause.
 
     Args:
         finding: the verdict on the latency.
@@ -65,23 +65,23 @@ def _count_refused(priorities: pl.DataFrame) -> dict[str, int]:
 
 
 def _tell_refused(priorities: pl.DataFrame, finding: Finding) -> Iterator[str]:
-    """Yield that the driver refused priorities; of a FAIL also that nothing tells whether they arrived."""
+    """Yield whether the driver refused priorities; for a FAIL also if that is not recorded."""
     counts = _count_refused(priorities)
     if refused := counts.get("priorities_refused"):
         which = f"of {refused} of {counts['priorities_set']} queues of the captured rounds"
         yield f"the driver refused to set the priority (UPDATE_QUEUE) {which}, so {_NO_STATEMENT}"
     elif not counts and finding.outcome == Outcome.FAIL:
-        yield "whether the driver took the priorities is not recorded"
+        yield "whether the driver accepted the priorities is not recorded"
 
 
 def _tell_cpus(cpus: int | None, finding: Finding) -> Iterator[str]:
-    """Yield, of a FAIL, that both may have waited for a CPU, of whose load nothing is recorded."""
+    """Yield, for a FAIL, that both may have waited for a CPU."""
     if finding.outcome == Outcome.FAIL:
         has = "" if cpus is None else f" (this machine has {cpus})"
         yield f"both may also have waited for a CPU{has}, which is not measured"
 
 
-# Above this slow-down by instrumentation a captured round explains nothing about latency.
+# Above this slow-down by instrumentation a captured round does not explain latencies.
 _MAX_OVERHEAD = 1.2
 _ROUNDS = 20_000
 _CONFIDENCE, _P95 = 0.95, QUANTILES.index(0.95)
@@ -92,8 +92,8 @@ def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float) -> 
 
     Args:
         stamps: uninstrumented launches.
-        overhead: what `measure_overhead` gave; empty when nothing was captured.
-        kept: how many times its P95 alone the P95 together may be.
+        overhead: result of `measure_overhead`; empty without captures.
+        kept: limit of the P95 together, as a multiple of the P95 alone.
     """
     launches = _part_phases(stamps).filter(pl.col("role") == "high")
     alone_ns, beside_ns, apart_ns = (_list_latencies(launches, phase) for phase in ("high_alone", TOGETHER, APART))
@@ -119,16 +119,18 @@ def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float) -> 
 
 
 def _judge_limit(alone: Sample, beside: Sample, kept: float, said: str, counts: Mapping[str, int]) -> Finding:
-    """Return whether P95 beside the low one is within its limit, as far as so many launches show it."""
+    """Return whether P95 beside the low one is within its limit, if the number of launches decides it."""
     limit_ns = (kept - 1) * counts["alone_p95_ns"]
     is_kept = counts["together_p95_ns"] <= kept * counts["alone_p95_ns"]
     is_chance = counts["high_ns"] > limit_ns if is_kept else counts["low_ns"] <= limit_ns
     lesser, greater, times = (beside, alone, 1 / kept) if is_kept else (alone, beside, kept)
     if is_chance:
-        said += f": it is {'not longer' if is_kept else 'longer'} than the limit, but that may be chance"
+        said += f": it is {'not longer' if is_kept else 'longer'} than the limit, but this may be chance"
     elif not _has_enough(lesser, greater, times):
         is_chance = True
-        said += f": so few launches {'beside the low one' if is_kept else 'alone'} may all have been faster than P95"
+        said += (
+            f": with so few launches {'beside the low one' if is_kept else 'alone'} all of them may be faster than P95"
+        )
     if is_kept and (not is_chance or reaches_percentile(lesser, _P95, _CONFIDENCE)):
         return passed(said, counts)
     if is_chance:
@@ -137,15 +139,15 @@ def _judge_limit(alone: Sample, beside: Sample, kept: float, said: str, counts: 
 
 
 def _has_enough(lesser: Sample, greater: Sample, times: float) -> bool:
-    """Tell whether the side of the lesser P95 has values enough to show that so many times it is less.
+    """Tell whether the side with the smaller P95 has enough values to show that it is smaller.
 
-    All of n values lie below the percentile with a chance of share^n, whatever they are drawn from. Where that is not
-    rare, the percentile may be much larger than any value that was seen, which no bootstrap shows. Then it counts as
-    less only where the other side's percentile that n values do bound lies above all of them.
+    All n values lie below the percentile with probability share^n. Unless that is rare, the percentile may be larger
+    than all values, which a bootstrap cannot show. Then it counts as smaller only if the percentile of the other side
+    that n values do bound is above all of them.
 
     Args:
         lesser, greater: the sides.
-        times: what the lesser side's values are multiplied with.
+        times: factor of the lesser side's values.
     """
     if reaches_percentile(lesser, _P95, _CONFIDENCE):
         return True
@@ -158,7 +160,7 @@ def _list_latencies(launches: pl.DataFrame, phase: str) -> npt.NDArray[np.int64]
 
 
 def _say_too_few(counts: Mapping[str, int], stamps: pl.DataFrame) -> tuple[str, str] | None:
-    """Return why there are too few launches to compare, and what helps; None if there are enough."""
+    """Return why there are too few launches to compare, and the remedy; None if there are enough."""
     stamped = min(counts["launches_high_alone"], counts["launches_together"])
     if stamped < MIN_VALUES:
         return (
@@ -169,7 +171,7 @@ def _say_too_few(counts: Mapping[str, int], stamps: pl.DataFrame) -> tuple[str, 
     if counts["launches_beside"] < MIN_VALUES:
         return f"{share}, {MIN_VALUES} are needed", f"{_advise(stamps)}; more --rounds"
     if is_apart(stamps):
-        return f"{share}: these rounds tell of either alone", _advise(stamps)
+        return f"{share}: these rounds show each one alone", _advise(stamps)
     return None
 
 
@@ -181,23 +183,23 @@ def _ratios_of_high(overhead: pl.DataFrame) -> list[float]:
     return overhead.filter(pl.col("role") == "high")["ratio"].drop_nulls().to_list()
 
 
-# With a smaller share of the high one's launches beside the low one a phase tells of either alone.
+# With a smaller share of the high one's launches beside the low one a phase shows each one alone.
 _LEAST_SHARE = 0.1
-# Where a launch lies: before the other one was at work, beside it, after it.
+# Place of a launch: before, during or after the work of the other one.
 _BEFORE, _BESIDE, _AFTER = -1, 0, 1
 
 
 def _mark_beside(stamps: pl.DataFrame) -> pl.DataFrame:
-    """Return the stamps with `beside` and `place`, both null but for `together`.
+    """Return the stamps with `beside` and `place`, both only for `together`.
 
-    At work is a workload from its first start to its last completion.
+    A workload is at work from its first start to its last completion.
 
     Returns: beside (whether a launch ran while the other one was at work), place (before, beside or after that).
     """
     together = pl.col("phase") == TOGETHER
     work = _list_work(stamps).with_columns(pl.col("role").replace_strict(_OTHER, return_dtype=pl.String))
     before, after = pl.col("complete_ns") < pl.col("begin_ns"), pl.col("start_ns") > pl.col("end_ns")
-    # Where the other one stamped nothing, nothing ran beside it.
+    # Without stamps of the other one nothing ran beside it.
     known = pl.when(before).then(_BEFORE).when(after | pl.col("begin_ns").is_null()).then(_AFTER).otherwise(_BESIDE)
     return (
         stamps.join(work, on=["round", "role"], how="left", maintain_order="left")
@@ -208,10 +210,7 @@ def _mark_beside(stamps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _part_phases(stamps: pl.DataFrame) -> pl.DataFrame:
-    """Return the stamps with what is at hand in `phase`: of `together` only what ran beside the other, the rest apart.
-
-    So like is compared with like: launches beside the other one's work with such, undisturbed ones with such.
-    """
+    """Return the stamps with `phase` split: `together` = launches beside the other one's work, the rest is `apart`."""
     left_alone = (pl.col("phase") == TOGETHER) & ~pl.col("beside")
     return _mark_beside(stamps).with_columns(phase=pl.when(left_alone).then(pl.lit(APART)).otherwise("phase"))
 
@@ -227,9 +226,9 @@ def list_overlaps(stamps: pl.DataFrame, rounds: str) -> pl.DataFrame:
 
     Args:
         stamps: launches.
-        rounds: what these rounds are called.
+        rounds: name of these rounds.
 
-    Returns: rounds, round, role, launches, beside (how many of them ran while the other one was at work), began_ns
+    Returns: rounds, round, role, launches, beside (launches while the other one was at work), began_ns
         (after the first launch of the round), worked_ns (from its first start to its last completion).
     """
     rows = _mark_beside(stamps).filter(pl.col("phase") == TOGETHER)
@@ -244,17 +243,17 @@ def list_overlaps(stamps: pl.DataFrame, rounds: str) -> pl.DataFrame:
 
 
 def describe_apart(stamps: pl.DataFrame, rounds: str) -> str:
-    """Return that rounds of both at once never had both at work, and what helps; empty if they had.
+    """Return that both were hardly at work at the same time, and the remedy; empty if they were.
 
     Args:
         stamps: launches.
-        rounds: what these rounds are called.
+        rounds: name of these rounds.
     """
     if not is_apart(stamps):
         return ""
     return (
-        f"{rounds} rounds of both at once: {_describe_share(stamps)}; what is found there is called `{APART}`, and is "
-        f"no answer of both together. To have them at work at once: {_advise(stamps)}"
+        f"{rounds} rounds of both at once: {_describe_share(stamps)}; their launches are called `{APART}`, and do not "
+        f"show both together. To have them at work at once: {_advise(stamps)}"
     )
 
 
@@ -266,7 +265,7 @@ def _describe_share(stamps: pl.DataFrame) -> str:
 
 
 def _advise(stamps: pl.DataFrame) -> str:
-    """Return what lets more launches run beside the other one: more of them of the one that ends early."""
+    """Return the remedy for too few launches at the same time: more of the one that ends early."""
     work = _list_work(stamps)
     both = work.filter(pl.col("role") == "high").join(work.filter(pl.col("role") == "low"), on="round", suffix="_low")
     early = both.filter(pl.col("end_ns_low") < pl.col("end_ns"))
@@ -282,7 +281,7 @@ def _is_in(rows: pl.DataFrame) -> pl.Expr:
 
 
 def _list_work(stamps: pl.DataFrame) -> pl.DataFrame:
-    """Return, per round of both at once and role, from when to when it was at work."""
+    """Return, per round of both at once and role, the begin and end of its work."""
     together = stamps.filter(pl.col("phase") == TOGETHER)
     return together.group_by("round", "role").agg(begin_ns=pl.col("start_ns").min(), end_ns=pl.col("complete_ns").max())
 
@@ -293,7 +292,7 @@ def summarize_phases(stamps: pl.DataFrame) -> pl.DataFrame:
     Args:
         stamps: rows of `STAMPS`: one launch each, times of the workload's own CLOCK_MONOTONIC, uninstrumented.
 
-    Returns: phase (`overlap.part_phases`), role, rounds, launches, call_mean_ns, call_p50_ns, call_p95_ns,
+    Returns: phase (`_part_phases`), role, rounds, launches, call_mean_ns, call_p50_ns, call_p95_ns,
         call_p99_ns, call_std_ns, and the same for `done` (launch to completion), per_second (launches by the time from
         first start to last completion; before and after the other one's work each by its own).
     """
@@ -324,7 +323,7 @@ def _describe(name: str) -> list[tuple[str, pl.Expr]]:
 def summarize_throughput(stamps: pl.DataFrame) -> pl.DataFrame:
     """Return launches per second of both roles in total: one after the other, and started together.
 
-    The time between the two, in which the second one is loaded and no one launches, is not counted.
+    The time between the two, in which the second one starts, does not count.
 
     Returns: phase (apart where both were hardly at work at once), rounds, launches, beside (how many of them ran while
         the other one was at work, null if they ran in turn), total_per_second.
@@ -348,8 +347,7 @@ def summarize_throughput(stamps: pl.DataFrame) -> pl.DataFrame:
 def measure_overhead(stamps: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFrame:
     """Return, per phase and role, the median latency without and with instrumentation, and their ratio.
 
-    Returns: phase (`overlap.part_phases`: launches beside the other one's work are compared with such, the others of
-        the same rounds with each other), role, plain_launches, captured_launches, plain_p50_ns, captured_p50_ns, ratio
+    Returns: phase (`_part_phases`), role, plain_launches, captured_launches, plain_p50_ns, captured_p50_ns, ratio
         (null with fewer than `MIN_VALUES` launches on a side).
     """
     plain, instrumented = (
@@ -359,7 +357,7 @@ def measure_overhead(stamps: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFra
         for side in (stamps, captured)
     )
     keys = ["phase", "role"]
-    # What was never captured in turn is compared with nothing.
+    # Phases without a captured round are left out.
     ran = captured["phase"].unique().to_list()
     joined = plain.join(instrumented, on=keys, how="full", suffix="_captured", coalesce=True)
     joined = joined.filter(pl.col("phase").is_in([*ran, *([APART] if TOGETHER in ran else [])])).sort(_order(), "role")
@@ -388,7 +386,7 @@ def _list_own_pauses(stamps: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_limit(stamps: pl.DataFrame) -> int | None:
-    """Return the pause above which the low one counts as stopped; None if its own pauses are not known."""
+    """Return the pause above which the low one counts as stopped; None if its own pauses are unknown."""
     own = _list_own_pauses(stamps)
     if own.height < MIN_VALUES:
         return None
@@ -397,9 +395,9 @@ def find_limit(stamps: pl.DataFrame) -> int | None:
 
 
 def measure_yields(stamps: pl.DataFrame) -> pl.DataFrame:
-    """Return, per launch of the high one in rounds of both at once, what the completions of the low one show.
+    """Return, per launch of the high one in rounds of both at once, what the low one did.
 
-    Completions are those that the host noticed, so these are bounds of what the GPU did, not its schedule.
+    Completions are those observed by the host: bounds of the GPU's schedule.
 
     Returns: round, start_ns, complete_ns, kind (stopped: there is a pause inside the launch above the limit; went on:
         there is none in a launch that is longer than the limit; too short to tell: the launch is not longer, or there
@@ -452,7 +450,7 @@ class _Launch:
 
 
 def summarize_yields(stamps: pl.DataFrame) -> pl.DataFrame:
-    """Return how many launches of the high one are of each kind of `measure_yields`, with the times that tell it.
+    """Return the number of launches of the high one by kind of `measure_yields`, with their times.
 
     Returns: what, launches, measured (what the times are), mean_ns, p50_ns, p95_ns, p99_ns, max_ns.
     """

@@ -16,7 +16,7 @@ KERNELS, _COPIES = "kernels", "copies"
 _MOMENTS = ("packet_ns", "gpu_start_ns")
 _OWNER = {"work": pl.String, "of_profile": pl.Boolean, "gpu": pl.UInt16, "agent": pl.String, "queue": pl.Int64}
 _COUNTED = {**_OWNER, "packets": pl.Int64}
-# Columns of what is timed, wherever it comes from; what its source does not tell is null.
+# Columns of timed work of all sources; null if the source does not have it.
 _TIMED = {
     **_OWNER, "event": pl.Int64, "kernel": pl.UInt32, "thread": pl.Int64, "call_event": pl.Int64, "asked_ns": pl.Int64,
     "rung_ns": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64, "error_ns": pl.Int64, "wait_error_ns": pl.Int64,
@@ -24,16 +24,15 @@ _TIMED = {
 
 
 class _GpuWork(NamedTuple):
-    """Hold what ran on the GPUs. Barriers are left out: one waits, and what it waits for is another packet's time.
+    """Hold what ran on the GPUs, without barriers, whose time is that of other packets.
 
     Args:
-        packets: how many there are: work (`kernels`, `copies`), of_profile (a profile tells them, no log), gpu, agent
-            (the GPU as a profile names it), queue (of a profile the id that it prints), packets.
-        timed: those of which start and end are known: the columns above, event (the packet or copy; of a profile its
-            own row), kernel, thread (of the call; of a profile its tid), call_event, asked_ns (the packet's line; of a
-            profile the begin of its call), rung_ns (the doorbell was not rung later), start_ns, end_ns, error_ns (how
-            far both may lie from the truth), wait_error_ns (how far asked_ns and rung_ns may lie from start_ns
-            besides; null = unknown).
+        packets: counts: work (`kernels`, `copies`), of_profile (from a profile, not a log), gpu, agent (the GPU as a
+            profile names it), queue (of a profile the id that it prints), packets.
+        timed: work with a known start and end: the columns above, event (the packet or copy; of a profile its row),
+            kernel, thread (of the call; of a profile its tid), call_event, asked_ns (the packet's line; of a profile
+            the begin of its call), rung_ns (the latest time of its doorbell), start_ns, end_ns, error_ns (error of
+            both), wait_error_ns (further error of asked_ns and rung_ns relative to start_ns; null = unknown).
     """
 
     packets: pl.DataFrame
@@ -41,9 +40,9 @@ class _GpuWork(NamedTuple):
 
 
 def list_work(tables: Tables) -> _GpuWork:
-    """Return the kernels and copies that the log shows; where no kernel of it is timed, those of a profile.
+    """Return the kernels and copies of the log; if none of its kernels is timed, those of a profile.
 
-    Such a profile may be of another run, or its clock not be known: its times are its own.
+    Such a profile may be of another run, or on an unknown clock.
 
     Args:
         tables: gives the table of a capture by its name.
@@ -77,7 +76,7 @@ def _list_logged(tables: Tables) -> _GpuWork:
 
 
 def _list_profiled(tables: Tables) -> _GpuWork:
-    """Return what a profile holds: all its moments are of one clock, whose offset from others may be unknown."""
+    """Return the work of a profile; its times are on one clock, which may be unaligned."""
     ours = tables("events").filter(pl.col("source").cast(pl.String) == "rocprof")
     layer, end = pl.col("layer").cast(pl.String), pl.col("ts_ns") + pl.col("dur_ns")
     spans = collect(
@@ -119,11 +118,10 @@ _HOST = {"call": pl.String, "host_call": pl.String, "in_it_ns": pl.Int64, "outsi
 
 
 def _add_waits(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of `spans.add_gaps` of `GpuWork.timed` with what of the gap in front of each is whose.
+    """Return rows of `add_gaps` of `_GpuWork.timed` with the two parts of the gap in front of each.
 
-    Returns: `spans` with unsubmitted_ns (time of the gap before the packet's line was printed; of a profile before its
-        call began), in_ring_ns (time of it after the doorbell had been rung for sure); null without a gap, and where
-        the moment is not known. What remains of a gap lies between the two.
+    Returns: `spans` with unsubmitted_ns (time before the packet's line was printed; of a profile before its call),
+        in_ring_ns (time after the latest time of its doorbell); null without a gap, or if that time is unknown.
     """
     began, gap = pl.col("start_ns") - pl.col("gap_ns"), pl.col("gap_ns")
     asked, rung = pl.col("asked_ns") - began, pl.col("start_ns") - pl.col("rung_ns")

@@ -16,16 +16,16 @@ def summarize_memory(events: pl.LazyFrame, args: pl.LazyFrame | None = None) -> 
 
     An allocation ends with the first later `free` of its address, or with the next allocation there if that line was
     lost. No line shows the end of a lock. The line of a refused lock has no address on the device (rocdevice.cpp,
-    hostLock): it has no bytes.
+    hostLock): it has no bytes. An allocation at (nil) failed: it is not counted among the allocations.
 
     Args:
         events: the table.
         args: the table; without it there is no column `refused`.
 
-    Returns: process, kind, allocations (including refused ones), refused (of locks, else null), freed (with a `free` in
-        the log), unsized (allocations without a size in the log), bytes, largest_bytes, peak_bytes (held at once),
-        peak_at_ns; the last two, and freed, are null for locks, the last four with `unsized` allocations, and sums if
-        they do not fit into Int64.
+    Returns: process, kind, allocations (including refused locks), failed, failed_bytes (null = none failed), refused
+        (of locks, else null), freed (with a `free` in the log), unsized (allocations without a size in the log), bytes,
+        largest_bytes, peak_bytes (held at once), peak_at_ns; the last two, and freed, are null for locks, the last four
+        with `unsized` allocations, and sums if they do not fit into Int64.
     """
     rows = collect(
         events.filter(pl.col("layer") == "memory")
@@ -34,14 +34,16 @@ def summarize_memory(events: pl.LazyFrame, args: pl.LazyFrame | None = None) -> 
     )
     # Within one stamp the order of the lines counts. A log that names no process is of one; a join finds no null.
     rows = rows.with_columns(pl.col("process").cast(pl.Int64).fill_null(_NO_PROCESS)).with_row_index("at")
-    made = _mark_refused(rows.filter(pl.col("kind").is_in(_KINDS)), args)
+    made = _mark_failed(_mark_refused(rows.filter(pl.col("kind").is_in(_KINDS)), args))
     frees = rows.filter((pl.col("kind") == "free") & pl.col("arg").is_not_null())
     ends = frees.select("process", "arg", "at", free_at="at", free_ns="ts_ns")
     lives = _end_at_reuse(
         made.join_asof(ends, on="at", by=["process", "arg"], strategy="forward", check_sortedness=False)
     )
     totals = lives.group_by("process", "kind").agg(
-        allocations=pl.len().cast(pl.Int64),
+        allocations=(~pl.col("is_failed")).sum().cast(pl.Int64),
+        failed=pl.col("is_failed").sum().cast(pl.Int64),
+        failed_bytes=total(pl.col("failed_bytes")),
         refused=pl.col("is_refused").sum().cast(pl.Int64),
         freed=pl.col("is_freed").sum().cast(pl.Int64),
         unsized=pl.col("size_bytes").null_count().cast(pl.Int64),
@@ -72,6 +74,16 @@ def _mark_refused(made: pl.DataFrame, args: pl.LazyFrame | None) -> pl.DataFrame
     refused = collect(args.filter(nil & pl.col("event").is_in(locks)).select("event"))["event"]
     is_refused = pl.col("event").is_in(refused.implode())
     return made.with_columns(is_refused=is_refused, size_bytes=pl.when(is_refused).then(0).otherwise("size_bytes"))
+
+
+def _mark_failed(made: pl.DataFrame) -> pl.DataFrame:
+    """Return allocations with `is_failed` and `failed_bytes`; those that failed have no address, and no bytes."""
+    is_failed = pl.col("arg").is_null() & (pl.col("kind") != "lock")
+    return made.with_columns(
+        is_failed=is_failed,
+        failed_bytes=pl.when(is_failed).then("size_bytes"),
+        size_bytes=pl.when(is_failed).then(0).otherwise("size_bytes"),
+    )
 
 
 def _end_at_reuse(lives: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,6 @@ import polars as pl
 from tracecorr.analyze.calls import name_kinds
 from tracecorr.analyze.frames import Tables, collect, spread_ns
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers, widest
-from tracecorr.link.streams import list_asked_priorities
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).
@@ -23,28 +22,24 @@ _UPDATE = (UPDATE_QUEUE, "kfd_ioctl_update_queue")
 def summarize_priorities(tables: Tables) -> pl.DataFrame:
     """Return one row per queue that the log made or used.
 
-    Returns: queue, priority_hip (of its first stream that the log shows being made; 0 where that did not ask),
-        priority_log, priority_driver (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe read
-        it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump that
-        was read when the priority had been set; the first follows from the second where the driver leaves the queue's
-        register 0, as some of 2026 do), ring_evidence (how it is known that the Created line and the ring are of
-        one queue), evidence_event (the line or ioctl that shows it).
+    Returns: queue, priority_hip (of its first stream with a creation in the log; 0 without a requested priority),
+        priority_log, priority_driver (set by UPDATE_QUEUE, else requested by CREATE_QUEUE; null = not probed),
+        update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (of an HQD or MQD dump read
+        after the priority was set; the first is derived from the second if the driver leaves the queue's register 0, as
+        some of 2026 do), ring_evidence (evidence that Created line and ring are of one queue), evidence_event (the line
+        or ioctl that shows it).
     """
     queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
-    # Tables that an earlier version built have no priority of HIP in `queues`.
-    asked = list_asked_priorities(tables("stream_queues").collect(), tables("streams").collect())
     updates = _updates(tables, queues)
     # The runtime sets the priority between CREATE_QUEUE and the Created line.
     made = queues.select("queue", "created_ns").join(updates.select("queue", "updated_ns"), on="queue", how="left")
     settled = made.select("queue", settled_ns=pl.coalesce("updated_ns", "created_ns"))
-    rows = (
-        queues.join(asked, on="queue", how="left", maintain_order="left", suffix="_asked")
-        .join(updates, on="queue", how="left", maintain_order="left")
-        .join(_dumped(tables, settled), on="queue", how="left", maintain_order="left")
+    rows = queues.join(updates, on="queue", how="left", maintain_order="left").join(
+        _dumped(tables, settled), on="queue", how="left", maintain_order="left"
     )
     return rows.select(
         "queue",
-        priority_hip=pl.coalesce("priority_hip", "priority_hip_asked").cast(pl.Int64),
+        priority_hip=pl.col("priority_hip").cast(pl.Int64),
         priority_log=pl.col("priority_log").cast(pl.Int64),
         priority_driver=pl.when(pl.col("update_event").is_null())
         .then(pl.col("priority_ioctl").cast(pl.Int64))
@@ -59,9 +54,9 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
 
 
 def _updates(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:
-    """Return the UPDATE_QUEUE that the thread of each CREATE_QUEUE made before its next one.
+    """Return the UPDATE_QUEUE of the thread of each CREATE_QUEUE before its next one.
 
-    Log and trace may differ by the error of their clocks, so the Created line only excludes what is later beyond it.
+    An update is excluded only if it is later than the Created line by more than the error of the clocks.
     """
     named = pl.col("name").cast(pl.String)
     rows = collect(
@@ -98,9 +93,9 @@ def _probed_priority(tables: Tables, probes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _dumped(tables: Tables, settled: pl.DataFrame) -> pl.DataFrame:
-    """Return the priority of the last dump of each queue, of the registers before that of the MQD in memory.
+    """Return the priority of the last dump of each queue, from registers rather than from the MQD in memory.
 
-    A dump that was read before `settled_ns`, when the priority was set, tells the one of the creation.
+    Dumps read before `settled_ns`, when the priority was set, do not count.
     """
     dumps = tables("hqd").filter(pl.col("queue").is_not_null() & pl.col("queue_priority").is_not_null())
     too_early = (pl.col("read_start_ns") < pl.col("settled_ns")).fill_null(value=False)
@@ -128,17 +123,17 @@ _MOMENTS = ("doorbell_ns", "gpu_start_ns")
 
 
 def summarize_service(launches: pl.LazyFrame, events: pl.LazyFrame, priorities: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per queue and kind of packet whose start or end is known, the highest priority first.
+    """Return one row per queue and kind of packet with a known start or end, the highest priority first.
 
-    A barrier waits for all packets before it in its ring: its times are no kernel's.
+    A barrier waits for all packets before it in its ring: its times are not those of a kernel.
 
     Args:
         launches, events: the tables.
-        priorities: what `priorities.summarize_priorities` returned.
+        priorities: result of `summarize_priorities`.
 
-    Returns: queue, kind (`graphs.name_kinds`, dispatches first), priority_hip, priority_log, packets, timed (packets
+    Returns: queue, kind (`name_kinds`, dispatches first), priority_hip, priority_log, packets, timed (packets
         with a recorded doorbell and a GPU time), start_p50_ns, start_p95_ns, start_max_ns (doorbell to GPU start),
-        start_error_ns (how far one of them may lie from the truth, to either side; null = unknown or none),
+        start_error_ns (the largest error, to either side; null = unknown or none),
         completion_p50_ns, completion_p95_ns, completion_max_ns (packet to observed completion).
     """
     rung = pl.col("doorbell_evidence").cast(pl.String) == "recorded"

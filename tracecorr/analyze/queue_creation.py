@@ -18,7 +18,7 @@ def find_enclosing_ioctls(events: pl.DataFrame) -> pl.DataFrame:
     """Return, per row, the nearest ioctl that encloses it.
 
     Args:
-        events: rows with event, parent and layer (text); a parent that is not among them ends the climb.
+        events: rows with event, parent and layer (text); parents outside of these rows are ignored.
 
     Returns: event, ioctl (an event); rows without one, and ioctls themselves, are left out.
     """
@@ -30,7 +30,7 @@ def find_enclosing_ioctls(events: pl.DataFrame) -> pl.DataFrame:
     top = above["top"].fill_null(False).to_numpy()
     parents = np.where(top, here, above["place"].cast(pl.Int64).fill_null(-1).to_numpy())
     parents = np.where(parents < 0, here, parents)
-    # Each round doubles the height climbed; an ioctl and a root point at themselves.
+    # Each round doubles the height; an ioctl and a root point at themselves.
     for _ in range(64):
         higher = parents[parents]
         if np.array_equal(higher, parents):
@@ -52,7 +52,7 @@ _CAUSES = {
 
 
 def summarize_mqd_operations(kernel_events: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per MQD operation on a user queue, with what caused it; calls per XCC count once.
+    """Return one row per MQD operation on a user queue, with its cause; calls per XCC count once.
 
     Args:
         kernel_events: rows of the layers ioctl, kfd and mqd: event, ts_ns, name, layer, parent, flags (texts
@@ -95,10 +95,10 @@ def list_doorbell_pages(tables: Tables) -> pl.DataFrame:
 
 
 def _find_pages_of_queues(queues: pl.DataFrame, gpus: pl.DataFrame, pages: pl.DataFrame) -> pl.DataFrame:
-    """Return queue, doorbell_map_event, gpu_unknown: the page of each queue's process and GPU, which its queues share.
+    """Return queue, doorbell_map_event, gpu_unknown: the doorbell page of each queue's process and GPU.
 
-    Where a queue's GPU is not known, it is the only page that its process mapped; of several nobody knows which:
-    `gpu_unknown`.
+    If the GPU of a queue is unknown, its page is the only one that the process mapped; with several pages it is
+    unknown: `gpu_unknown`.
 
     Args:
         queues: queue, process, gpu.
@@ -122,16 +122,15 @@ _COLUMNS = ("thread", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns")
 
 
 def _sum_ioctls_inside(tables: Tables, spans: pl.DataFrame) -> pl.DataFrame:
-    """Return how many ioctls of the same thread surely lie between two lines of the log, and how long they took.
+    """Return number and time of the ioctls of the same thread that certainly lie between two lines of the log.
 
-    An ioctl that the errors of the clocks may put outside of both lines is left out, as are those of threads of which
-    it is only inferred that they are the log's. So there may have been more.
+    Ioctls that may lie outside by the errors of the clocks, and those of inferred threads, are left out: a lower bound.
 
     Args:
         tables: gives a table by its name.
         spans: start_event, end_event: rows of `events`; spans of one thread do not overlap.
 
-    Returns: end_event, rocr_ioctls, rocr_in_ioctls_ns; only of spans with such ioctls.
+    Returns: end_event, rocr_ioctls, rocr_in_ioctls_ns; only spans with such ioctls.
     """
     guessed = tables("threads").filter(pl.col("evidence").cast(pl.String) == INFERRED).select("thread").collect()
     known = _add_bounds(tables, spans).join(guessed, on="thread", how="anti")
@@ -151,7 +150,7 @@ def _sum_ioctls_inside(tables: Tables, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_bounds(tables: Tables, spans: pl.DataFrame) -> pl.DataFrame:
-    """Return end_event, thread, from_ns and to_ns of each span: it had surely begun then, and had not ended."""
+    """Return end_event, thread, and the latest start and earliest end of each span: from_ns, to_ns."""
     events = pl.concat([spans["start_event"], spans["end_event"]]).drop_nulls().unique().sort()
     lines = collect(
         tables("events").filter(pl.col("event").is_in(events.implode()))
@@ -164,16 +163,16 @@ def _add_bounds(tables: Tables, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
-    """Return one row per queue whose making was seen on either side, in the order of creation.
+    """Return one row per queue with a creation in the log or in the trace, in the order of creation.
 
     Returns: queue, process, gpu, call_event, call (name of the HIP call it happened in), created_line_event,
-        rocr_ns ("Number of allocated" to "Created" on its thread), rocr_ioctls and rocr_in_ioctls_ns (how many ioctls
-        of the thread surely lie between these lines, and how long they took; null = of none it is sure),
+        rocr_ns ("Number of allocated" to "Created" on its thread), rocr_ioctls and rocr_in_ioctls_ns (number and
+        time of the ioctls of the thread that certainly lie between these lines; null = none),
         create_ioctl_event, ioctl_ns, ioctl_result, kfd_event and kfd_ns (driver function in it), init_mqd_event and
-        mqd_ns (time from the start of the ioctl to the MQD's initialisation), mqd_operations, pid (of the host where
-        it is known) and tid (of the kernel) of who made it, stream (that its call made, where it made no other queue),
+        mqd_ns (time from the start of the ioctl to the MQD's initialisation), mqd_operations, pid (of the host, if
+        known) and tid (of the kernel) of the creator, stream (created by the call, if it created no other queue),
         doorbell_map_event (first mapping of its process and GPU), gpu_unknown (its process mapped pages of several
-        GPUs, and its own is not known).
+        GPUs, and its GPU is unknown).
     """
     queues = tables("queues").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
     made = queues.filter(pl.col("created_line_event").is_not_null() | pl.col("create_ioctl_event").is_not_null())
@@ -190,7 +189,7 @@ def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
 
 
 def _calls(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
-    """Return the outermost HIP call in which each queue was made."""
+    """Return the outermost HIP call in which each queue was created."""
     marks = made.select("queue", event=pl.coalesce("created_line_event", "create_ioctl_event"))
     chains = _rows(tables, marks["event"]).select("event", call_event="chain")
     joined = marks.join(chains, on="event", how="left")
@@ -207,7 +206,7 @@ def _log_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
     )
     ordered = lines.sort("ts_ns", "event").with_columns(before_ns=pl.col("ts_ns").shift(1).over("place"))
     joined = ordered.join_asof(starts.sort("ts_ns"), on="ts_ns", by="place", check_sortedness=False)
-    # A start before the last creation is that one's: the own one is not in the log.
+    # A start before the previous creation belongs to that creation.
     own = pl.col("before_ns").is_null() | (pl.col("start_ns") >= pl.col("before_ns"))
     joined = joined.with_columns(pl.when(own).then(pl.col("start_ns", "start_event")))
     inside = _sum_ioctls_inside(tables, joined.select("start_event", end_event="event"))
@@ -216,7 +215,7 @@ def _log_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
 
 
 def _place() -> pl.Expr:
-    """Return the thread of a line; where the log names none, the call that surely holds it."""
+    """Return the thread of a line; without one, the call that contains it."""
     return pl.coalesce(pl.col("thread").cast(pl.Int64), -1 - pl.col("parent")).alias("place")
 
 
@@ -253,7 +252,7 @@ def _mqd_side(kernel: pl.DataFrame) -> pl.DataFrame:
 
 
 def _makers(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
-    """Return queue, pid, tid, stream: who made each queue, and the stream that the call made with it."""
+    """Return queue, pid, tid, stream: the creator of each queue, and the stream that its call created."""
     marks = made.select("queue", "process", "create_ioctl_event", "created_line_event")
     marks = marks.with_columns(event=pl.coalesce("created_line_event", "create_ioctl_event"))
     rows = _rows(tables, marks["event"]).select("event", "thread", create_event="chain")
@@ -264,16 +263,16 @@ def _makers(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
     joined = marks.join(rows, on="event", how="left")
     for more, key in ((threads, "thread"), (processes, "process"), (streams, "create_event")):
         joined = joined.join(more, on=key, how="left")
-    # Several queues in one call are not all of its stream: ROCr makes one of its own on the way.
+    # Not all queues of a call belong to its stream: ROCr creates one of its own.
     logged = pl.col("created_line_event").is_not_null()
     alone = logged & (logged.sum().over("create_event") == 1)
     return joined.select("queue", "pid", "tid", stream=pl.when(alone).then("stream"))
 
 
 def _rows(tables: Tables, events: pl.Series) -> pl.DataFrame:
-    """Return the named rows of `events`, texts as strings."""
+    """Return the rows of `events` with these ids, texts as strings."""
     wanted = events.cast(pl.Int64).drop_nulls().unique().sort()
     rows = tables("events").select("event", "ts_ns", "dur_ns", "name", "result", "thread", "parent", "chain")
-    # A filter, unlike a join, leaves out the groups of rows that hold none of them.
+    # A filter, unlike a join, skips the row groups without these ids.
     found = rows.filter(pl.col("event").is_in(wanted.implode())) if len(wanted) else rows.clear()
     return collect(found.with_columns(pl.col(pl.Categorical).cast(pl.String)))

@@ -31,10 +31,10 @@ from tracecorr.store.raw import write_atomically
 
 @contextmanager
 def _hold_interrupts(most: int | None = None) -> Iterator[None]:
-    """Hold each Ctrl-C while a command runs that gets it as well; it is obeyed when the command has ended.
+    """Delay Ctrl-C until the running command, which gets it as well, has ended.
 
     Args:
-        most: how many are held, the next one is obeyed at once; None: all.
+        most: number of delayed interrupts, the next one acts at once; None = all.
 
     Raises:
         KeyboardInterrupt: there was one.
@@ -75,7 +75,7 @@ def _run_as_caller(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
 
 @contextmanager
 def owned_by_caller(folder: Path) -> Iterator[None]:
-    """Give a folder, if it is there, to the user who called sudo, with what is written into it meanwhile.
+    """Give a folder, if it exists, to the user who called sudo, with its contents.
 
     Raises:
         MachineError: the caller's environment cannot be read.
@@ -115,7 +115,7 @@ _Stamp = tuple[int, int, int]
 
 
 def read_stamps(text: bytes) -> list[_Stamp]:
-    """Return the stamps in the output of a workload; lines whose times run backwards, or are no times, are left out.
+    """Return the stamps in the output of a workload; invalid lines and times that run backwards are left out.
 
     >>> read_stamps(b"hello\\ntracecorr-stamp 1 2 30\\ntracecorr-stamp 9 8 7\\n")
     [(1, 2, 30)]
@@ -192,7 +192,7 @@ def _run_in_container(container: str, script: str, folder: str) -> subprocess.Co
 
 
 def _end_script(folder: str) -> str:
-    """Return a script that gives Ctrl-C to all processes of a phase, and ends those that do not heed it."""
+    """Return a script that interrupts all processes of a phase, and kills those that do not end."""
     lives = "kill -0 -- -$p 2> /dev/null"
     return (
         f"p=$(cat {folder}/pid) || exit 0; kill -INT -- -$p; n=0; "
@@ -287,9 +287,9 @@ def _run_rounds(options: PreemptOptions, say: _Say) -> Runs:
 
 
 def _leave(folder: Path, say: _Say) -> None:
-    """Take away the folder of an experiment that failed before a workload printed anything; else say what it holds."""
+    """Remove the folder of an experiment that failed before any output; else say what it holds."""
     if any(path.stat().st_size for path in folder.rglob("*") if path.is_file()):
-        say(f"{folder} holds what the workloads printed until then, but no report: next time name another one with -o")
+        say(f"{folder} holds the outputs of the workloads, but no report: name another folder with -o next time")
     else:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -302,7 +302,7 @@ def _store_overhead(runs: Runs) -> None:
         worst = found.filter(pl.col("phase").is_in(called)).group_by("role").agg(pl.col("ratio").max()).sort("role")
         ratios = dict(worst.rows())
         if ratios:
-            # Where two workloads ran, a reader of either must know the worse figure.
+            # For two workloads the worse figure counts.
             info = Capture.open(path).info
             write_info(path, {**info, "overhead_ratio": max(ratios.values()), "overhead_ratios": ratios})
 
@@ -323,7 +323,7 @@ def _script(options: PreemptOptions, phase: str, outputs: Mapping[str, str]) -> 
     parts = [f"( {commands[role]} ) > {path}" for role, path in outputs.items()]
     if phase != "together":
         return " && ".join(parts)
-    # A pipe of nothing but a status: what a script starts with `&` ignores Ctrl-C and would run on.
+    # The pipe carries only a status: a command started with `&` would ignore Ctrl-C and run on.
     first, second = (f"{part} < /dev/null" for part in parts)
     return f'( {first}; echo $? ) | ( {second}; y=$?; read x; [ $y = 0 ] && exit "${{x:-1}}"; exit $y )'
 
@@ -363,17 +363,17 @@ def _capture_words(options: PreemptOptions) -> list[str]:
 
 
 def _check_machine(options: PreemptOptions) -> None:
-    """Ask whether rounds can be captured, before the plain ones: they take long, and would be in vain."""
+    """Check that rounds can be captured before the plain rounds, which take long."""
     words = [*_capture_words(options), "--dry-run", "--", "true"]
     done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False)
     _refuse_machine(done)
     if done.returncode:
-        raise InputError(_find_error(done), "tracecorr capture --dry-run says more")
+        raise InputError(_find_error(done), "run tracecorr capture --dry-run")
 
 
 def _refuse_machine(done: subprocess.CompletedProcess[bytes]) -> None:
     if done.returncode == MachineError.exit_code and (told := _find_error(done)):
-        raise MachineError(told, "tracecorr doctor says more; or use --no-capture")
+        raise MachineError(told, "run tracecorr doctor; or use --no-capture")
 
 
 def _find_error(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -386,8 +386,8 @@ def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: _Say)
     outputs = {role: options.folder / f"captured-{phase}-{role}.txt" for role in _roles(phase)}
     inside = options.container is not None
     script = _inner_script(options, phase, _name_folder()) if inside else _outer_script(options, phase, outputs)
-    # A process of its own: a capture forks, which a process with threads must not. It obeys Ctrl-C by itself, and must
-    # come to its end, which takes away what it armed.
+    # A separate process, because a capture forks, which a process with threads must not do. It handles Ctrl-C itself,
+    # and must end regularly to disarm what it armed.
     with _hold_interrupts():
         done = subprocess.run(
             [*_capture_words(options), "-o", str(target), "--", "sh", "-c", script], capture_output=True,

@@ -35,7 +35,7 @@ from tracecorr.experiment.preempt import Runs
 from tracecorr.model.sights import is_counted
 from tracecorr.store import Capture
 
-# What moves a queue off the GPU and back: names of driver functions and of SMI events.
+# Driver functions and SMI events that take a queue off the GPU, or put it back.
 _MOVES = {"evictions": r"(?i)evict", "suspends": r"(?i)suspend", "resumes and restores": r"(?i)resume|restore"}
 _LAYERS = ("kfd", "mqd", "smi")
 _POLLED = {
@@ -44,7 +44,7 @@ _POLLED = {
     "memory used": ("mem_info_vram_used", "bytes"),
 }
 _RECORDED = "recorded"
-_NOT_ARMED = "UNKNOWN: no function of the driver and no SMI event of it was armed"
+_NOT_ARMED = "UNKNOWN: neither such driver functions nor SMI events were recorded"
 
 
 def count_moves(capture: Capture) -> pl.DataFrame:
@@ -54,7 +54,7 @@ def count_moves(capture: Capture) -> pl.DataFrame:
     """
     events = capture.table("events").filter(pl.col("layer").cast(pl.String).is_in(_LAYERS) & is_counted())
     names = collect(events.select("ts_ns", "dur_ns", name=pl.col("name").cast(pl.String)))
-    # An SMI row of an eviction lasts until the restore.
+    # An SMI event of an eviction lasts until the restore.
     ends = names.filter(pl.col("name").eq("QUEUE_EVICTION") & pl.col("dur_ns").is_not_null())
     ends = ends.with_columns(ts_ns=pl.col("ts_ns") + pl.col("dur_ns"), name=pl.lit("QUEUE_RESTORE"))
     names = pl.concat([names, ends])
@@ -74,7 +74,7 @@ def count_moves(capture: Capture) -> pl.DataFrame:
 def summarize_load(capture: Capture) -> pl.DataFrame:
     """Return one row per figure of load and GPU or queue.
 
-    Returns: figure, of (GPU or queue, null = UNKNOWN), unit, values (how many were recorded), mean, max, known.
+    Returns: figure, of (GPU or queue, null = UNKNOWN), unit, values (number of samples), mean, max, known.
     """
     parts = [_polled(capture, *told) for told in ((f, *names) for f, names in _POLLED.items())]
     return pl.concat([*parts, _ring_fill(capture)])
@@ -98,7 +98,7 @@ def _ring_fill(capture: Capture) -> pl.DataFrame:
         of=pl.format("queue {}", "queue"), values="measured", mean=(pl.col("mean") * share).round(3),
         max=(pl.col("peak") * share).round(3),
     )  # fmt: skip
-    return _told("ring filled", "%", values, "UNKNOWN: no packet of the log prints both indexes, or no ring its size")
+    return _told("ring filled", "%", values, "UNKNOWN: the log has no packet with both indexes, or no ring size")
 
 
 def _told(figure: str, unit: str, values: pl.DataFrame, otherwise: str) -> pl.DataFrame:
@@ -114,8 +114,7 @@ def _told(figure: str, unit: str, values: pl.DataFrame, otherwise: str) -> pl.Da
 
 _BOTH = "both were started at once; beside = launches while the other one was at work (first start to last completion)"
 _PARTS = (
-    f"together = launches of these rounds beside the other one's work, {APART} = those of the same rounds that the "
-    "other one left alone"
+    f"together = launches of these rounds beside the other one's work, {APART} = the other launches of the same rounds"
 )
 _NOTHING = "UNKNOWN: nothing was captured"
 
@@ -127,7 +126,7 @@ class _ExperimentReport:
     Args:
         finding: the verdict.
         sections: the tables.
-        notices: what must be known before any of them, one fact a line.
+        notices: warnings, one fact a line.
     """
 
     finding: Finding
@@ -150,7 +149,7 @@ def summarize_experiment(runs: Runs, kept: float) -> _ExperimentReport:
 
     Args:
         runs: what was measured.
-        kept: how many times its P95 alone the high one's P95 together may be.
+        kept: limit of the high one's P95 together, as a multiple of its P95 alone.
     """
     sides = (("plain", runs.stamps), ("captured", runs.captured))
     notices = tuple(told for name, stamps in sides if (told := describe_apart(stamps, name)))
@@ -178,7 +177,7 @@ def _plain_sections(runs: Runs) -> Iterator[Section]:
     yield Section(
         "throughput", "Throughput of both", summarize_throughput(runs.stamps),
         "launches by the time from the first start to the last completion; sequential: the times of both, without the "
-        f"start of the second; together is called {APART} where hardly a launch of the high one ran beside the low one",
+        f"start of the second; together is called {APART} if hardly a launch of the high one ran beside the low one",
     )  # fmt: skip
     yield Section(
         "yields", "What the low one did during launches of the high one", summarize_yields(runs.stamps),
@@ -188,27 +187,27 @@ def _plain_sections(runs: Runs) -> Iterator[Section]:
 
 def _define_stop(stamps: pl.DataFrame) -> str:
     limit = find_limit(stamps)
-    told = "not known: too few completions of it alone" if limit is None else render_ns(limit)
+    told = "unknown: too few completions of it alone" if limit is None else render_ns(limit)
     return (
-        f"completions of the low one as its host noticed them: bounds, not the GPU's schedule. The limit is {TIMES} "
-        f"times the P99 of the low one alone ({told}). stopped = for longer than the limit it completed nothing inside "
-        "the launch (a host that lacks CPU time shows the same); went on = no such pause in a launch that is longer; "
-        "too short to tell = the launch is not longer than the limit, or there is none; not at work throughout = the "
-        "low one began after the launch or ended before its end"
+        f"completions of the low one as its host observed them: bounds, not the GPU's schedule. The limit is {TIMES} "
+        f"times the P99 of the low one alone ({told}). stopped = no completion for longer than the limit inside the "
+        "launch (a host without CPU time shows the same); went on = no such pause in a longer launch; too short to "
+        "tell = the launch is not longer than the limit, or there is none; not at work throughout = the low one began "
+        "after the launch or ended before its end"
     )
 
 
 def _overhead_section(overhead: pl.DataFrame) -> Section:
     return Section(
         "overhead", "What instrumentation costs", overhead,
-        f"medians of launch to completion, plain and captured; {_PARTS}. No ratio where a side has too few launches",
+        f"medians of launch to completion, plain and captured; {_PARTS}. No ratio if a side has too few launches",
         nothing="nothing was captured, or the captured rounds printed no stamps",
     )  # fmt: skip
 
 
 def _captured_sections(runs: Runs) -> Iterator[Section]:
     captures = {phase: Capture.open(path) for phase, path in runs.captures.items()}
-    # Two that were not at work at once are no measure of both together.
+    # Captures of workloads that were not at work at once do not show both together.
     if TOGETHER in captures and is_apart(runs.captured):
         captures[APART] = captures.pop(TOGETHER)
     no_queue = "UNKNOWN: no captured round shows a queue of HIP"
@@ -222,7 +221,7 @@ def _captured_sections(runs: Runs) -> Iterator[Section]:
     )  # fmt: skip
     yield Section(
         "utilisation", "Utilisation", _by_phase(captures, summarize_load),
-        "polled once a second; ring filled = packets that waited in a ring when one was written, of its size",
+        "polled once a second; ring filled = packets in a ring when one was written, by its size",
         nothing=_NOTHING,
     )  # fmt: skip
 

@@ -19,6 +19,7 @@ _ALGORITHM = re.compile(r"([a-z_]+)_config_selector")
 _FUNCTOR = re.compile(r"\w+(?=_kernel_cuda\b)|\bCUDAFunctor_\w+|\b\w+Functor\b")
 _WRAPPERS = ("AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor")
 _LONGEST_DISPLAY = 64
+_HEAD = 38  # of a name that is shortened in the middle
 
 
 def demangle_name(name: str) -> str:
@@ -128,11 +129,12 @@ def _split_values(text: str) -> list[str]:
 
 
 def _fit(short: str, inner: str = "") -> str:
-    """Return a name that fits a lane; namespaces go first."""
+    """Return a name that fits a lane: without namespaces, then shortened in the middle, as many differ at the end."""
     behind = f" {inner}" if inner else ""
     while len(short + behind) > _LONGEST_DISPLAY and "::" in short:
         short = short.partition("::")[2]
-    return (short + behind)[:_LONGEST_DISPLAY]
+    whole = short + behind
+    return whole if len(whole) <= _LONGEST_DISPLAY else f"{whole[:_HEAD]}..{whole[_HEAD + 2 - _LONGEST_DISPLAY :]}"
 
 
 def _what_it_runs(short: str, name: str) -> str:

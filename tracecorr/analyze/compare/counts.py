@@ -206,12 +206,12 @@ def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, p
         for tables in (first, second)
     ]
     joined = join_sides(found[0], found[1], "name", ["dispatches", "queues", "streams"])
-    shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
-    wide = 1 - (1 - confidence) / max(1, shared.len())
-    times = [_times_by_kernel(side, shared) for side in steady]
-    none = np.empty(0, dtype=np.int64)
-    rows = [_compare_medians(name, times[0].get(name, none), times[1].get(name, none), wide, rounds) for name in shared]
-    return joined.join(pl.DataFrame(rows, schema=_MEDIANS), on="name", how="left", maintain_order="left")
+    ns = pl.col("packet_ns") - pl.col("call_ns")
+    times = [
+        side.filter(pl.col("kind") == "dispatch").select(name="kernel_name", ns=ns).drop_nulls("ns") for side in steady
+    ]
+    medians = _compare_shared(joined, times, confidence, rounds)
+    return joined.join(medians, on="name", how="left", maintain_order="left")
 
 
 # A row of `_compare_medians`.
@@ -221,11 +221,26 @@ _MEDIANS = {
 }  # fmt: skip
 
 
-def _times_by_kernel(steady: pl.DataFrame, names: pl.Series) -> dict[str, Ints]:
-    """Return the times from call to packet of the dispatches of each kernel, in their order."""
-    wanted = (pl.col("kind") == "dispatch") & pl.col("kernel_name").is_in(names.implode())
-    rows = steady.filter(wanted).select("kernel_name", ns=pl.col("packet_ns") - pl.col("call_ns")).drop_nulls("ns")
-    return {str(key[0]): part["ns"].to_numpy() for key, part in rows.partition_by("kernel_name", as_dict=True).items()}
+def _compare_shared(
+    joined: pl.DataFrame, times: Sequence[pl.DataFrame], confidence: float, rounds: int
+) -> pl.DataFrame:
+    """Return rows of `_MEDIANS` for the first kernels that both sides have.
+
+    Args:
+        joined: rows of `join_sides` by kernel name.
+        times: per side name and ns, in time order.
+        confidence: probability that all intervals together contain the true differences.
+        rounds: bootstrap rounds.
+    """
+    shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
+    wide = 1 - (1 - confidence) / max(1, shared.len())
+    a, b = (
+        {key[0]: part["ns"].to_numpy() for key, part in side.partition_by("name", as_dict=True).items()}
+        for side in times
+    )
+    none = np.empty(0, dtype=np.int64)
+    rows = [_compare_medians(name, a.get(name, none), b.get(name, none), wide, rounds) for name in shared]
+    return pl.DataFrame(rows, schema=_MEDIANS)
 
 
 def _compare_medians(name: str, a_ns: Ints, b_ns: Ints, confidence: float, rounds: int) -> dict[str, Any]:
@@ -336,12 +351,7 @@ def compare_gpu_times(first: Tables, second: Tables, confidence: float, rounds: 
     took = pl.sum_horizontal(pl.col("a_total_ns", "b_total_ns").fill_null(0))
     joined = join_sides(summed[0], summed[1], "name", ["timed", "total_ns", "p50_ns"])
     joined = joined.sort(took, "name", descending=[True, False])
-    shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
-    wide = 1 - (1 - confidence) / max(1, shared.len())
-    a, b = (_by_name(side) for side in sides)
-    none = np.empty(0, dtype=np.int64)
-    rows = [_compare_medians(name, a.get(name, none), b.get(name, none), wide, rounds) for name in shared]
-    found = pl.DataFrame(rows, schema=_MEDIANS).drop("a_p50_ns", "b_p50_ns")
+    found = _compare_shared(joined, sides, confidence, rounds).drop("a_p50_ns", "b_p50_ns")
     percent = pl.when(pl.col("a_p50_ns") > 0).then(100 * pl.col("difference_ns") / pl.col("a_p50_ns")).round(1)
     both = joined.join(found, on="name", how="left", maintain_order="left").with_columns(percent=percent)
     return both.select(pl.exclude("significant"), "significant")
@@ -353,10 +363,6 @@ def _list_times(tables: Tables) -> pl.DataFrame:
     names = collect(tables("kernels").select("kernel", name=pl.coalesce("display", "name")))
     named = timed.join(names, on="kernel", how="left", maintain_order="left")
     return named.select(pl.col("name").fill_null(UNKNOWN_KERNEL), ns=pl.col("end_ns") - pl.col("start_ns"))
-
-
-def _by_name(times: pl.DataFrame) -> dict[str, Ints]:
-    return {str(key[0]): part["ns"].to_numpy() for key, part in times.partition_by("name", as_dict=True).items()}
 
 
 def tell_gpu_times(found: pl.DataFrame) -> Iterator[str]:

@@ -61,14 +61,14 @@ def _longest(gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _describe_time(row: dict[str, Any]) -> str:
-    """Return of how many kernels times are known, and how long any of them ran."""
+    """Return how many kernels are timed, and how long the GPU was busy."""
     if not row["timed"]:
-        return f"none of {count_of(row['packets'], 'kernels', 'kernel')} has GPU times: how busy it was is not known"
+        return f"none of {count_of(row['packets'], 'kernels', 'kernel')} has GPU times: how busy it was is unknown"
     of_profile, least = row["figures"] == OF_PROFILE, "at least " if row["figures"] == AT_LEAST else ""
     told = f"{row['timed']} of the profile" if of_profile else f"{row['timed']} of {row['packets']}"
     share = f" ({least}{row['share']} %)" if row["share"] is not None else ""
     busy = f"busy {least}{render_ns(row['busy_ns'])} of {render_ns(row['span_ns'])}{share}"
-    idle = "; when it was idle is not known, others may have run" if least else ""
+    idle = "; when it was idle is unknown: others may have run" if least else ""
     return f"kernels with GPU times: {told}, from {row['from_ns'] / 1e9:.6f} s on; {busy}{idle}"
 
 
@@ -77,15 +77,15 @@ def _describe_idle(row: dict[str, Any]) -> str:
         f"idle {count_of(row['gaps'], 'times', 'time')} between kernels, {render_ns(row['idle_ns'])} in total (median "
         f"{render_ns(row['idle_p50_ns'])}, longest {render_ns(row['idle_max_ns'])})"
     )
-    asked = "kernel was asked for" if row["figures"] == OF_PROFILE else "packet was written"
+    asked = "kernel was requested" if row["figures"] == OF_PROFILE else "packet was written"
     waits = ((row["unsubmitted_ns"], f"before the next {asked}"),
              (row["in_ring_ns"], "after the doorbell of the next packet had been rung"))  # fmt: skip
     parts = [f"{render_ns(ns)} {when}" for ns, when in waits if ns is not None]
-    return f"{told}; {' and '.join(parts) or 'who waited is not known'}"
+    return f"{told}; {' and '.join(parts) or 'the cause is unknown'}"
 
 
 def _describe_gap(gap: dict[str, Any]) -> str:
-    """Return where the longest gap was, and what its end waited for."""
+    """Return the longest gap, and what the host did during it."""
     told = f"longest gap: {render_ns(gap['idle_ns'])} from {gap['from_ns'] / 1e9:.6f} s on, until "
     told += f"{gap['kernel'] or 'a kernel'} (event {gap['event']})" + (f" of {gap['call']}" if gap["call"] else "")
     if gap["unsubmitted_ns"] is None:
@@ -100,18 +100,16 @@ def _describe_gap(gap: dict[str, Any]) -> str:
 
 
 _MAX_FAILURES, _MAX_TEXT = 8, 160
-# The runtime prints it when a process ends, in most runs, and nothing is wrong (ROCclr's rocdevice.cpp).
+# Harmless: the runtime prints it at the end of most processes (ROCclr's rocdevice.cpp).
 _HARMLESS = "unknown_event"
-# ROCm 7.2 prints it at the launch of a graph for which it has made no further streams; one that runs on the stream of
-# its launch needs none.
+# ROCm 7.2 prints it at the launch of a graph without further streams; a graph on one stream needs none.
 _NO_STREAMS = "graph_streams_missing"
 
 
 def explain_failures(evidence: Evidence) -> Iterator[Answer]:
-    """Yield the answer to what went wrong, where something did.
+    """Yield the answer to what went wrong, if something did.
 
-    That is what the capture could not do, the workload's exit status, errors of the runtime, and calls and ioctls that
-    failed.
+    That is: problems of the capture, the exit status of the workload, errors of the runtime, failed calls and ioctls.
     """
     told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
     failed = summarize_failures(evidence.tables("events"))
@@ -139,12 +137,12 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
 
 
 def _describe_problems(evidence: Evidence) -> Iterator[str]:
-    """Yield what the recording itself could not do, a capture that was killed first."""
+    """Yield the problems of the recording."""
     problems = [str(text) for text in evidence.info.get("problems") or []]
     yield from problems[:_MAX_FAILURES]
     if len(problems) > _MAX_FAILURES:
         yield f"... and {len(problems) - _MAX_FAILURES} more problems of the capture: tracecorr info"
-    # Where the trace covers less than the log because of it, what is missing there is no finding.
+    # They may be the reason why the trace covers less than the log.
     if problems:
         yield from list_partial(evidence)
 
@@ -156,12 +154,12 @@ def _run_on_one_stream(tables: Tables) -> bool:
 
 
 def _describe_complaint(row: dict[str, Any], needless: str | None) -> str:
-    """Return the line of a message; of the one named `needless` with why it tells of nothing wrong."""
+    """Return the line of a message; for the one named `needless` with the reason why it is harmless."""
     message = row["message"] if len(row["message"]) <= _MAX_TEXT else f"{row['message'][: _MAX_TEXT - 3]}..."
     call = f", in {row['call']}" if row["call"] else ""
     times = f"{row['severity']}, {_times(row['times'])}"
     if row["variants"] > 1:
-        times += f" in {row['variants']} variants whose numbers differ, the first"
+        times += f" in {row['variants']} variants with different numbers, the first"
     why = "; each graph ran on one stream, so no others were needed" if row["name"] == needless else ""
     return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call}){why}"
 
@@ -171,7 +169,7 @@ def _times(number: int) -> str:
 
 
 _MAX_QUEUES = 8
-_KERNELS = "dispatch"  # the kind of packets that start a kernel, but for those of graphs
+_KERNELS = "dispatch"  # kind of the packets that start a kernel outside of graphs
 _TOLD = {"pid": "process", "tid": "tid", "gpu": "gpu"}
 _NAMED = (("gpus", "gpu", "gpu_id"), ("streams", "stream", "handle"))
 _NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
@@ -180,7 +178,7 @@ _EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTIO
 
 
 def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
-    """Return the answers; what the capture does not hold is said to be not recorded, never guessed."""
+    """Return the answers; what the capture does not have is called not recorded."""
     made, tables = _name_makers(evidence), evidence.tables
     said = {v.name: v for v in verdicts}
     return (
@@ -194,7 +192,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
 
 
 def _name_makers(evidence: Evidence) -> pl.DataFrame:
-    """Return `queue_creation` with `maker` and `whose`, in words: what not all queues have alike, and the stream."""
+    """Return `queue_creation` with `maker` (process, thread, GPU, if they differ) and `whose` (stream) in words."""
     made, tables = evidence.queue_creation, evidence.tables
     gpus, streams = (tables(name).select(key, value).collect() for name, key, value in _NAMED)
     named = made.join(gpus.with_columns(gpu_id_text()), on="gpu", how="left", maintain_order="left")
@@ -220,9 +218,9 @@ def _name_node(evidence: Evidence) -> pl.Expr:
 
 def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
     told = made.filter(pl.col("created_line_event").is_not_null()) if has_log else made
-    # Where ioctls are left over, one of them may be a queue's own.
-    lacks = "which CREATE_QUEUE ioctl made it is not known" if made.height > told.height else _NOT_RECORDED
-    lines = [_describe_creation(row, has_log, lacks) for row in told.head(_MAX_QUEUES).iter_rows(named=True)]
+    # One of the unjoined ioctls may be that of a queue.
+    missing = "which CREATE_QUEUE ioctl created it is unknown" if made.height > told.height else _NOT_RECORDED
+    lines = [_describe_creation(row, has_log, missing) for row in told.head(_MAX_QUEUES).iter_rows(named=True)]
     if told.height > _MAX_QUEUES:
         lines.append(f"... and {told.height - _MAX_QUEUES} more queues: section Queue creation")
     if made.height > told.height:
@@ -233,13 +231,13 @@ def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
 
 
 def _describe_unlogged(made: pl.DataFrame) -> str:
-    """Return what became of the CREATE_QUEUE ioctls that no line of the log tells of."""
+    """Return the fate of the CREATE_QUEUE ioctls without a line in the log."""
     what = count_of(made.height, "more CREATE_QUEUE ioctls are", "more CREATE_QUEUE ioctl is")
     refused = _refused(made)
     end = f"; the driver refused {_all_or(refused.height, made.height)}{_named(refused)}" if refused.height else ""
     longest = made["ioctl_ns"].max()
     took = f"; the longest took {_describe_short(longest)}" if isinstance(longest, int) else ""
-    return f"{what} joined to no line of the HIP log (queues of ROCr's own and of SDMA have none){took}{end}"
+    return f"{what} not joined to a line of the HIP log (ROCr's own queues and SDMA queues have none){took}{end}"
 
 
 def _refused(made: pl.DataFrame) -> pl.DataFrame:
@@ -254,25 +252,25 @@ def _all_or(part: int, whole: int) -> str:
     return ("it" if whole == 1 else "all of them") if part == whole else f"{part} of them"
 
 
-def _describe_creation(row: dict[str, Any], has_log: bool, lacks: str) -> str:
-    ioctl = lacks if row["create_ioctl_event"] is None else _describe_ioctl(row)
+def _describe_creation(row: dict[str, Any], has_log: bool, missing: str) -> str:
+    ioctl = missing if row["create_ioctl_event"] is None else _describe_ioctl(row)
     name = f"queue {row['queue']}{row['maker']}"
     if not has_log:
-        return f"{name}: {ioctl}; which HIP call asked for it is not known without a HIP log"
-    asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is not known"
+        return f"{name}: {ioctl}; which HIP call requested it is unknown without a HIP log"
+    asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is unknown"
     asked += row["whose"] if row["call"] else ""
     return f"{name}: {asked}; {_describe_runtime(row)}; {ioctl}"
 
 
 def _describe_runtime(row: dict[str, Any]) -> str:
-    """Return how long the runtime took, and the ioctls of its thread that surely lie in this time."""
+    """Return how long the runtime took, and the ioctls of its thread that certainly lie in this time."""
     if row["rocr_ns"] is None:
         return "runtime time unknown"
     said = f"the runtime took {render_ns(row['rocr_ns'])}"
     if not row["rocr_in_ioctls_ns"]:
         return said
     ioctls = f"{count_of(row['rocr_ioctls'], 'ioctl')} of {render_ns(row['rocr_in_ioctls_ns'])}"
-    # An ioctl that the errors of the clocks may put outside is not among them.
+    # Ioctls that may lie outside by the errors of the clocks are not counted.
     return f"{said}, in it at least {ioctls} in total"
 
 
@@ -280,13 +278,13 @@ def _describe_ioctl(row: dict[str, Any]) -> str:
     result = row["ioctl_result"]
     ioctl = f"CREATE_QUEUE (event {row['create_ioctl_event']}) took {_describe_short(row['ioctl_ns'])}"
     if result is None:
-        unknown = "its return was not seen" if row["ioctl_ns"] is None else "what it returned is not known"
+        unknown = "its return was not recorded" if row["ioctl_ns"] is None else "its result is unknown"
         return f"{ioctl} and {unknown}"
-    return f"{ioctl} and returned {result}{'' if result == '0' else ': the driver made no queue'}"
+    return f"{ioctl} and returned {result}{'' if result == '0' else ': the driver created no queue'}"
 
 
 def _describe_short(took_ns: int | None) -> str:
-    """Return a duration; the stamps of a trace text are whole microseconds, so that a short one can be zero."""
+    """Return a duration; it may be 0 because a trace text has stamps of whole microseconds."""
     if took_ns is None:
         return "an unknown time"
     return "less than 1 us" if took_ns == 0 else render_ns(took_ns)
@@ -313,7 +311,7 @@ def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Ans
         times = int(pages["mappings"].sum())
         what = "the doorbell page was mapped once" if times == 1 else f"doorbell pages were mapped {times} times"
         pairs = "" if pages.height == 1 else f", for {pages.height} pairs of process and GPU"
-        lines.append(f"{what}{pairs} (it is once per process and GPU)")
+        lines.append(f"{what}{pairs} (it is mapped once per process and GPU)")
     else:
         lines.append(
             "no mapping of a doorbell page is in the trace"
@@ -336,13 +334,13 @@ def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
     guessed = queues.filter(pl.col("ring_evidence") == INFERRED)
     if guessed.height:
         whose = _all_or(guessed.height, queues.height)
-        lines.append(f"which ring was created is inferred for {whose}: up to ROCm 6.1 the line does not name it")
+        lines.append(f"the created ring is inferred for {whose}: up to ROCm 6.1 the line does not name it")
     hidden = queues.filter("intercepted")
     if hidden.height:
         whose = _all_or(hidden.height, queues.height)
         lines.append(
-            f"a profiler intercepts {whose}: HWq of the log is its buffer, `ring base` the ring of the hardware, whose "
-            "packets and doorbells are not recorded"
+            f"a profiler intercepts {whose}: HWq of the log is its buffer, `ring base` the ring of the hardware; the "
+            "packets and doorbells of that ring are not recorded"
         )
     if used.height or queues["barriers"].sum():
         lines.append(f"{used.height} of them had dispatches{_untold(queues)}")
@@ -357,7 +355,7 @@ def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
 
 
 def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
-    """Yield which queues were shared: by streams that lived at the same time; others may follow each other there."""
+    """Yield which queues were shared by streams that lived at the same time, and which were used one after another."""
     living = count_streams_at_once(tables("streams"), tables("stream_queues"))
     several = queues.filter(pl.col("streams") > 1).join(living, on="queue", how="left", maintain_order="left")
     shared, followed = (several.filter(is_so) for is_so in (pl.col("at_once") > 1, pl.col("at_once") == 1))
@@ -368,14 +366,14 @@ def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
         yield "no queue was shared by streams"
     if followed.height:
         told = (f"queue {q} by {n} streams" for q, n in followed.select("queue", "streams").iter_rows())
-        yield f"used by one stream after the other: {_list(told)}"
+        yield f"used by one stream after another: {_list(told)}"
 
 
 def _untold(queues: pl.DataFrame) -> str:
-    """Return of how many queues that may have had dispatches the log does not tell."""
+    """Return for how many queues the log does not show whether they had dispatches."""
     sdma = pl.col("type").str.starts_with("sdma").fill_null(value=False)
     untold = queues.filter(pl.col("dispatches").is_null() & ~sdma).height
-    return f"; of {untold} more it is unknown: the log does not show what went through them" if untold else ""
+    return f"; for {untold} more it is unknown: the log does not show their packets" if untold else ""
 
 
 def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
@@ -401,7 +399,7 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
 
 
 def _describe_service(evidence: Evidence) -> list[str]:
-    """Return how long the packets of each priority waited, where queues of several priorities were timed."""
+    """Return how long the packets of each priority waited, if queues of several priorities were timed."""
     rows = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
     if rows.is_empty():
         return [_describe_unserved(evidence)]

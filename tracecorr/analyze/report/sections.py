@@ -338,9 +338,9 @@ def _memory_sections(evidence: Evidence) -> Iterator[Section]:
         "Memory",
         summarize_memory(tables("events"), tables("args")),
         "recorded by the log (level 4): what the runtime requested from ROCr; because of pools it differs from "
-        "hipMalloc. A refused `lock` (no device address is printed) counts as an allocation without bytes. No line "
-        "shows when a `lock` of host memory ends, so its peak is unknown; so are the bytes of a kind with `unsized` "
-        "allocations, whose line has no size",
+        "hipMalloc. A refused `lock` (no device address is printed) counts as an allocation without bytes; `failed` "
+        "allocations, at (nil), do not count. No line shows when a `lock` of host memory ends, so its peak is unknown; "
+        "so are the bytes of a kind with `unsized` allocations, whose line has no size",
         _missing(evidence, "allocations", log=True),
         nothing="the log has no allocation line (level 4 and higher print them)",
     )
