@@ -164,7 +164,7 @@ def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
     assert [name for name in named if not any(path.match(name) for path in modules)] == []
 
 
-@pytest.mark.parametrize("layer", ["align", "capture", "link"])
+@pytest.mark.parametrize("layer", ["capture", "link"])
 def test_the_page_of_a_layer_of_many_modules_names_all_of_them(repo: Path, layer: str) -> None:
     modules = {path.name for path in (repo / "tracecorr" / layer).rglob("*.py")} - {"__init__.py"}
     named = re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", (repo / "tracecorr" / layer / "README.md").read_text())

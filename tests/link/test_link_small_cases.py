@@ -27,7 +27,8 @@ def frame(rows: list[dict[str, Any]], **types: Any) -> pl.DataFrame:
 
 def packet_lines(indexes: list[int | None], *, created: bool = True, rings: list[int] | None = None) -> pl.DataFrame:
     """Return part events of one process: a Created line and packets, one each microsecond."""
-    calls = [{"name": "gpu_agents", "layer": "other", "packet_index": None, "ring": None}]
+    begun = {"name": "gpu_agents", "layer": "other", "packet_index": None, "ring": None}
+    calls = [begun] if created else []
     lines = [{"name": "queue_created", "packet_index": None, "ring": RING}] if created else []
     lines += [
         {"name": "dispatch", "packet_index": index, "ring": ring}

@@ -50,22 +50,6 @@ def test_numbers_of_many_groups_are_as_wide_as_they_must_be(count: int, width: i
     assert first.tolist() == list(range(count))
 
 
-@given(_ROWS, _WIDTHS)
-def test_groups_are_counted_and_spanned(rows: list[tuple[int, int, int, bool]], width: type[np.integer]) -> None:
-    group, low, high, marks = (
-        np.array([row[i] for row in rows], kind) for i, kind in enumerate((width, int, int, bool))
-    )
-    total, marked = native.count_groups(group, 4, marks)
-    assert total.tolist() == [sum(row[0] == number for row in rows) for number in range(4)]
-    assert marked.tolist() == [sum(row[0] == number and row[3] for row in rows) for number in range(4)]
-    known = list(dict.fromkeys(row[0] for row in rows))
-    group = np.array([known.index(row[0]) for row in rows], width)
-    first = np.array([group.tolist().index(number) for number in range(len(known))], np.int64)
-    lowest, highest = native.span_groups(group, first, low, high)
-    assert lowest.tolist() == [min(row[1] for row in rows if row[0] == number) for number in known]
-    assert highest.tolist() == [max(row[2] for row in rows if row[0] == number) for number in known]
-
-
 _MOMENT = st.tuples(st.integers(0, 4) | _NEAR, st.sampled_from([0, 1, 2**16 - 1]), _NEAR)
 
 

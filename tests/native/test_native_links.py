@@ -115,17 +115,3 @@ def test_marked_rows_that_follow_one_another_end_behind_the_last() -> None:
 
 
 _VALUES = st.lists(st.none() | st.integers(0, 9), max_size=20)
-
-
-@given(_VALUES, st.sets(st.integers(0, 9)), st.integers(0, 9))
-def test_values_among_others_are_marked(values: list[int | None], keys: set[int], skipped: int) -> None:
-    column = pa.array([None] * skipped + values, pa.int64())[skipped:]
-    known = native.mark_known(np.array(sorted(keys), np.int64), column)
-    assert known.tolist() == [value in keys for value in values]
-
-
-@given(st.lists(st.none() | st.integers(-2, 9)), st.lists(st.booleans(), max_size=8), st.integers(0, 9))
-def test_marks_of_the_rows_that_others_name_are_told(named: list[int | None], marks: list[bool], skipped: int) -> None:
-    column = pa.array([None] * skipped + named, pa.int64())[skipped:]
-    expected = [row is not None and 0 <= row < len(marks) and marks[row] for row in named]
-    assert native.gather_marks(np.array(marks, np.bool_), column).tolist() == expected

@@ -209,7 +209,7 @@ def count_groups(frame: pl.DataFrame, keys: list[str], mark: pl.Expr | None = No
     """
     codes, first = number_rows(frame, keys)
     marks = np.zeros(frame.height, dtype=np.bool_) if mark is None else frame.select(mark).to_series().to_numpy()
-    total, marked = native.count_groups(codes, len(first), marks)
+    total, marked = (np.bincount(some, minlength=len(first)) for some in (codes, codes[marks]))
     counted = pl.DataFrame({"total": total, "marked": marked}, schema=_COUNTS)
     groups = frame.select(keys)[first].with_columns(counted.get_columns())
     return groups.drop("marked") if mark is None else groups
@@ -223,9 +223,9 @@ def span_groups(frame: pl.DataFrame, keys: list[str], low: str, high: str) -> pl
         low, high: columns of numbers without nulls.
     """
     codes, first = number_rows(frame, keys)
-    lowest, highest = native.span_groups(codes, first, frame[low].to_numpy(), frame[high].to_numpy())
-    spans = {"first": pl.Series(lowest).cast(frame.schema[low]), "last": pl.Series(highest).cast(frame.schema[high])}
-    return frame.select(keys)[first].with_columns(**spans)
+    values = frame.select(code=pl.Series(codes), first=pl.col(low), last=pl.col(high))
+    spans = values.group_by("code").agg(pl.min("first"), pl.max("last")).sort("code")
+    return frame.select(keys)[first].with_columns(spans["first"], spans["last"])
 
 
 def number_rows(frame: pl.DataFrame, keys: list[str]) -> tuple[Codes, Ints]:

@@ -30,7 +30,7 @@ def find_parents(events: pl.DataFrame) -> pl.DataFrame:
     if not is_open.any():
         return joined
     parent = joined["parent"]
-    rows = pl.Series(native.gather_marks(is_open, parent.to_arrow())).arg_true()
+    rows = pl.Series(is_open).gather(parent).fill_null(False).arg_true()
     if rows.is_empty():
         return joined
     offset = joined["offset"].to_numpy()

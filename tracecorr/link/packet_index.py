@@ -277,10 +277,10 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     if asked.is_empty() or stores.is_empty():
         return records
     overstored = _list_overstored(lines, stores)
-    lines, stores = lines.join(asked, on=_RING, how="semi"), stores.join(asked, on=_RING, how="semi")
+    lines, stores = lines.join(asked, on=_OF_RING, how="semi"), stores.join(asked, on=_OF_RING, how="semi")
     short = _list_short(lines, stores)
     wrong = _list_miscounted(lines, stores, short, overstored)
-    whole = lines.join(short, on=_RING, how="anti")
+    whole = lines.join(short, on=_OF_RING, how="anti")
     told = _lay_beside(whole.sort("file", "offset"), stores.sort("stamp_ns", maintain_order=True))
     none, found = wrong.select("_row", stored=pl.lit(None, pl.Int64)), told.cast({"stored": pl.Int64})
     return _set_indexes(records, pl.concat([none, found]))
@@ -312,7 +312,7 @@ def _list_overstored(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.Series:
     These are packets without an index, or on rings of which no store is known.
     """
     unknown = stores.filter(pl.col("ring").is_null()).group_by("thread").agg(stores=pl.len())
-    free = lines.join(stores.drop_nulls("ring").select(_OF_RING).unique(), on=_RING, how="anti")
+    free = lines.join(stores.drop_nulls("ring").select(_OF_RING).unique(), on=_OF_RING, how="anti")
     free = pl.concat([free, lines.filter(pl.col("packet_index").is_null())]).unique("_row")
     packets = free.group_by("thread").agg(packets=pl.len())
     threads = unknown.join(packets, on="thread", how="left")
@@ -328,12 +328,14 @@ def _list_miscounted(
     Where one ring lacks packets, or files are `overstored`, the log lost lines. Another one of it that has no stores is
     counted right only up to its last packet that prints an index.
     """
-    lossy = pl.concat([lines.join(short, on=_RING, how="semi")["file"], overstored]).unique()
+    lossy = pl.concat([lines.join(short, on=_OF_RING, how="semi")["file"], overstored]).unique()
     known = lines.filter(~pl.col("index_counted") & pl.col("packet_index").is_not_null())
     last = known.group_by(_OF_RING).agg(last=pl.col("offset").max())
-    open_rings = lines.filter("index_counted", pl.col("file").is_in(lossy.implode())).join(stores, on=_RING, how="anti")
-    unproven = open_rings.join(last, on=_RING, how="left").filter(pl.col("offset") > pl.col("last").fill_null(-1))
-    disproved = lines.filter("index_counted").join(short, on=_RING, how="semi")
+    open_rings = lines.filter("index_counted", pl.col("file").is_in(lossy.implode())).join(
+        stores, on=_OF_RING, how="anti"
+    )
+    unproven = open_rings.join(last, on=_OF_RING, how="left").filter(pl.col("offset") > pl.col("last").fill_null(-1))
+    disproved = lines.filter("index_counted").join(short, on=_OF_RING, how="semi")
     return pl.concat([disproved, unproven.select(disproved.columns)])
 
 

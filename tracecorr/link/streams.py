@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
-from tracecorr import native
 from tracecorr.clock.joins import join_nearest, sort_rows
-from tracecorr.clock.rows import fill_columns, list_groups, number_rows, select_marked
+from tracecorr.clock.rows import fill_columns, list_groups, select_marked
 from tracecorr.link.events import pivot_args
 from tracecorr.model.hip_names import makes_stream
 from tracecorr.model.kinds import (
@@ -213,12 +211,9 @@ def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.
     named = events["stream_id"].gather(launches["command_event"]).is_not_null()
     is_placed = pl.col("stream").is_not_null() & pl.col("queue").is_not_null()
     both = select_marked(launches.select("stream", "queue", "packet_ns", named=named), is_placed)
-    codes, first = number_rows(both, ["stream", "queue"])
-    at = both["packet_ns"].to_numpy()
-    begun, ended = native.span_groups(codes, first, at, at)
-    packets, shown = native.count_groups(codes, len(first), both["named"].to_numpy())
-    return both.select("stream", "queue")[first].with_columns(
-        from_ns=begun, to_ns=ended, evidence=pl.Series(np.where(shown == packets, RECORDED, DERIVED), dtype=pl.String)
+    is_recorded = pl.when(pl.col("named").all()).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED))
+    return both.group_by("stream", "queue", maintain_order=True).agg(
+        from_ns=pl.min("packet_ns"), to_ns=pl.max("packet_ns"), evidence=is_recorded
     )
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
-from tracecorr import native
 from tracecorr.clock.joins import select_rows, sort_rows
 from tracecorr.clock.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
 from tracecorr.link import calls, creations, damage, descriptors, hqds, mqds, queues, rings, rocprof, samples, streams
@@ -191,10 +189,8 @@ def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
     is_line = (pl.col("layer") != "gpu") | (pl.col("source") == "rocprof")
     # Few lines have fields.
-    # They are nearly in order, as a stable sort likes it.
-    offsets = np.sort(part_args["offset"].to_numpy(), kind="stable")
-    named = native.mark_known(offsets, events["offset"].to_arrow())
-    lines = events.select("event", "file", "offset", "layer", "source").filter(pl.lit(pl.Series(named)) & is_line)
+    is_named = pl.col("offset").is_in(part_args["offset"].unique().implode())
+    lines = events.select("event", "file", "offset", "layer", "source").filter(is_named & is_line)
     found = lines["event"].gather(Places.of(lines).find(part_args))
     return sort_rows(part_args.select(found, "key", "u64", "text").drop_nulls("event"), "event")
 

@@ -7,12 +7,10 @@ the name of the C file whose functions it calls, those of `tables.py` are in `li
 from tracecorr.native.arrays import Ints, Scratch, Words, address
 from tracecorr.native.codes import number_codes
 from tracecorr.native.groups import (
-    count_groups,
     find_near,
     find_rows,
     number_values,
     place_values,
-    span_groups,
 )
 from tracecorr.native.joins import Records, set_lanes
 from tracecorr.native.library import KERNEL, Struct
@@ -22,8 +20,6 @@ from tracecorr.native.links import (
     bracket_rows,
     find_parents,
     find_roots,
-    gather_marks,
-    mark_known,
     span_batches,
 )
 from tracecorr.native.rows import end_calls, gather, gather_texts
@@ -44,7 +40,7 @@ from tracecorr.native.views import (
 __all__ = [
     "CROSSED", "KERNEL", "NO_MOMENT", "UNSORTED", "Drawn", "HashTable", "Ints", "Minimap", "Placed", "Records",
     "Scratch", "Struct", "Survey", "Told", "Tracks", "Words", "address", "bracket_rows", "code_spans", "count_gaps",
-    "count_groups", "end_calls", "find_lines", "find_near", "find_parents", "find_roots", "find_rows",
-    "find_tangled", "gather", "gather_marks", "gather_texts", "hash_spans", "hash_text", "mark_known",
-    "number_codes", "number_values", "place_values", "set_lanes", "span_batches", "span_groups",
+    "end_calls", "find_lines", "find_near", "find_parents", "find_roots", "find_rows",
+    "find_tangled", "gather", "gather_texts", "hash_spans", "hash_text", 
+    "number_codes", "number_values", "place_values", "set_lanes", "span_batches", 
 ]  # fmt: skip

@@ -78,27 +78,6 @@ i64 number_values(i64 count, void *group, int group_width, const void *values, i
     return row;
 }
 
-/* Count the rows of each group (`total`), and those of them that are marked. */
-void count_groups(i64 count, const void *group, int width, const u8 *marks, i64 *total, i64 *marked) {
-    for (i64 row = 0; row < count; row++) {
-        i64 number = group_of(group, width, row);
-        total[number]++;
-        marked[number] += marks[row];
-    }
-}
-
-/* Lower `lowest` of each group to the least of `low`, and raise `highest` to the greatest of `high`. */
-void span_groups(i64 count, const void *group, int width, const i64 *low, const i64 *high, i64 *lowest, i64 *highest) {
-    for (i64 row = 0; row < count; row++) {
-        i64 number = group_of(group, width, row);
-        /* What is written each time would have to be waited for each time. */
-        if (low[row] < lowest[number])
-            lowest[number] = low[row];
-        if (high[row] > highest[number])
-            highest[number] = high[row];
-    }
-}
-
 static inline int is_before(const i64 *at, const uint16_t *file, const i64 *offset, i64 one, i64 other) {
     return at[one] != at[other]       ? at[one] < at[other]
            : file[one] != file[other] ? file[one] < file[other]

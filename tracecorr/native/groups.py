@@ -41,34 +41,6 @@ def number_values(values: pa.Array, group: Groups) -> tuple[Groups, Ints]:
     return group, first[: told[0]].copy()
 
 
-def count_groups(group: Groups, groups: int, marks: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Return how many rows each group has, and how many of them are marked.
-
-    Args:
-        group: of each row, below `groups`.
-        groups: how many there are.
-        marks: of each row.
-    """
-    group, marks = np.ascontiguousarray(group), np.ascontiguousarray(marks, np.bool_)
-    total, marked = np.zeros((2, groups), np.int64)
-    KERNEL.count_groups(len(group), address(group), group.itemsize, *map(address, (marks, total, marked)))
-    return total, marked
-
-
-def span_groups(group: Groups, first: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Return the lowest value of `low` in each group, and the highest one of `high`.
-
-    Args:
-        group: of each row.
-        first: a row of each group.
-        low, high: values of each row.
-    """
-    group, low, high = np.ascontiguousarray(group), as_ints(low), as_ints(high)
-    lowest, highest = low[first], high[first]
-    KERNEL.span_groups(len(group), address(group), group.itemsize, *map(address, (low, high, lowest, highest)))
-    return lowest, highest
-
-
 def find_near(
     own: Groups, wanted: Ints, asked: npt.NDArray[np.bool_], group: Groups, keys: Ints, groups: int,
     *, forward: bool, exact: bool,

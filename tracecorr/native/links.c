@@ -164,26 +164,3 @@ void span_batches(i64 count, const void *group, int width, const i64 *at, const 
         of->last = after[row];
     }
 }
-
-/* Tell of each row whether the one that it names is marked (`found`).
- *
- * `bits` tell, from bit `first_bit` on, which rows name one. There are `size` marks, one at least.
- */
-void gather_marks(i64 count, const i64 *named, const u8 *bits, i64 first_bit, i64 size, const u8 *marks, u8 *found) {
-    for (i64 row = 0; row < count; row++) {
-        /* Nothing here is left to be guessed: many rows name none. */
-        int is_one = is_set(bits, first_bit + row) & (named[row] >= 0) & (named[row] < size);
-        found[row] = (u8)(is_one & marks[is_one ? named[row] : 0]);
-    }
-}
-
-/* Mark the values, which `bits` tell from bit `first_bit` on, that are among sorted `keys`. */
-void mark_known(i64 count, const i64 *value, const u8 *bits, i64 first_bit, i64 size, const i64 *keys, u8 *marks) {
-    for (i64 row = 0, place = 0; row < count; row++) {
-        marks[row] = 0;
-        if (!is_set(bits, first_bit + row))
-            continue;
-        place = search_from(keys, size, value[row], place);
-        marks[row] = place < size && keys[place] == value[row];
-    }
-}

@@ -99,23 +99,3 @@ def span_batches(group: Groups, threads: int, at: Ints, marks: npt.NDArray[np.bo
     moments = np.empty((threads, _MOMENTS), np.int64)
     places = (address(at), address(marks), threads, address(moments), address(after))
     KERNEL.span_batches(len(group), address(group), group.itemsize, *places)
-
-
-def gather_marks(marks: npt.NDArray[np.bool_], named: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return whether the row that each one names (64-bit numbers, null for none) is marked.
-
-    Args:
-        marks: of all rows that may be named; others are not marked.
-        named: the row that each one names.
-    """
-    marks, found = np.ascontiguousarray(marks, np.bool_), np.zeros(len(named), np.bool_)
-    if len(marks):
-        KERNEL.gather_marks(len(named), *places_of(named), len(marks), address(marks), address(found))
-    return found
-
-
-def mark_known(keys: Ints, values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return which values are among some sorted ones; neighbours most often belong near each other."""
-    keys, marks = as_ints(keys), np.empty(len(values), np.bool_)
-    KERNEL.mark_known(len(values), *places_of(values), len(keys), address(keys), address(marks))
-    return marks
