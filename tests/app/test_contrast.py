@@ -11,7 +11,7 @@ import pytest
 from browsing import needs_browser, open_at
 
 from tracecorr import app
-from tracecorr.app.ids import COLOURS
+from tracecorr.timeline.lanes import COLOURS
 
 CSS = (Path(app.__file__).parent / "assets" / "style.css").read_text()
 THEMES = dict(re.findall(r'^:root(\[data-theme="dark"\])? \{([^}]*)\}', CSS, re.MULTILINE))

@@ -102,3 +102,8 @@ def test_a_log_made_longer_by_a_terabyte_costs_its_blocks(folder: RecordingFolde
     assert [loss["bytes"] for loss in keeper.finish()] == [(1 << 40) - len(last)]
     assert keeper.stored["hip_1.zst"][0] == (1 << 40) + len(last)
     assert (folder.frames / "hip_1.zst").stat().st_size < 1 << 20
+
+
+def test_tables_that_cannot_be_built_are_told(tmp_path: Path) -> None:
+    (told,) = build_tables(tmp_path, None)
+    assert told.startswith("the tables were not built: ")

@@ -19,8 +19,8 @@ from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency, summarize_paths
-from tracecorr.app.ids import COLOURS
 from tracecorr.link.packet_index import measure_depth
+from tracecorr.timeline.lanes import COLOURS
 
 
 @dataclass(frozen=True)

@@ -36,32 +36,3 @@ MAX_STREAMS = 2000
 MAX_RAW_STAGES = 60
 MAX_BANKS = 16  # registers of one queue: one bank on each XCC
 MAX_RAW_BYTES = 6000
-
-# Okabe-Ito and shades of it: safe for colour-blind readers.
-COLOURS = {
-    "hip": "#0072B2",
-    "command": "#56B4E9",
-    "signal": "#8F8A2E",
-    "memory": "#6F7F94",
-    "hsa": "#3A8FC2",
-    "syscall": "#7A7A7A",
-    "ioctl": "#D55E00",
-    "kfd": "#A84A00",
-    "mqd": "#CC79A7",
-    "doorbell": "#E6A817",
-    "aql": "#009E73",
-    "gpu": "#00795A",
-    "copy": "#56B4E9",
-    "depth": "#4C8F7C",
-    "sample": "#6E7FA8",
-    "scheduler": "#B5651D",
-    "drm_wait": "#C79AB2",
-    "drm_run": "#9A4F78",
-    "drm_sched": "#9A4F78",
-    "amdgpu": "#8C6D1F",
-    "hqd": "#5A5AA8",
-    "smi": "#B22222",
-    "sched": "#9AA0A6",
-    "marker": "#B8A800",
-    "other": "#8A8A8A",
-}

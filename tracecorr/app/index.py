@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike, tell_zero
 from tracecorr.timeline import Views, build_views, levels, read_views, write_views
-from tracecorr.timeline.lanes import Names, name_owners
+from tracecorr.timeline.lanes import COLOURS, Names, name_owners
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class CaptureIndex:
             ],
             "groups": [{"id": g.id, "label": g.label, "parent": g.parent, "folded": g.folded} for g in views.groups],
             "names": views.names,
-            "colours": ids.COLOURS,
+            "colours": COLOURS,
             "minimap": views.minimap,
             "ranges": views.ranges,
             "warnings": self._warnings(),

@@ -75,7 +75,7 @@ _CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "monotonic_raw": time.CLOCK_MONOTO
            "boottime": time.CLOCK_BOOTTIME, "realtime": time.CLOCK_REALTIME}  # fmt: skip
 
 
-def read_host() -> dict[str, Any]:
+def _read_host() -> dict[str, Any]:
     """Return name, kernel, machine, CPUs and driver version."""
     system = platform.uname()
     return {
@@ -128,7 +128,7 @@ def first_facts(options: CaptureOptions, plan: Plan, program: str, invoker: Invo
         "state": "recording", "recorder": asdict(this_process()), "command": mask_secrets(options.command),
         "program": program, "user": invoker.name,
         "caller": {"uid": invoker.uid, "gid": invoker.gid, "share": options.share}, "cwd": str(Path.cwd()),
-        "host": read_host(), "wanted": asdict(options.wanted), "plan": facts_of_plan(plan, plan.absent),
+        "host": _read_host(), "wanted": asdict(options.wanted), "plan": _facts_of_plan(plan, plan.absent),
         "ftrace_clock": "auto", "files": [],
     }  # fmt: skip
 
@@ -157,7 +157,7 @@ def describe_end(failure: Exception | None) -> dict[str, Any]:
     return {"state": FAILED, "failure": why}
 
 
-def facts_of_plan(plan: Plan, absent: Iterable[Absent]) -> dict[str, Any]:
+def _facts_of_plan(plan: Plan, absent: Iterable[Absent]) -> dict[str, Any]:
     """Return what was armed and what is absent, for capture.json."""
     return {
         "instances": [asdict(instance) for instance in plan.instances],
@@ -180,4 +180,4 @@ def facts_after_late(plan: Plan, late: list[dict[str, Any]], late_absent: Iterab
     """
     kinds = {entry["kind"] for entry in late if entry["probes"]}
     absent = [a for a in plan.absent if not any(a.what.startswith(_ABSENT_OF[kind]) for kind in kinds)]
-    return {**facts_of_plan(plan, (*absent, *late_absent)), "late": late}
+    return {**_facts_of_plan(plan, (*absent, *late_absent)), "late": late}

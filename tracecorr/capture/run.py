@@ -45,7 +45,7 @@ def _need_rights() -> None:
         raise MachineError(numbers.why, numbers.remedy)
 
 
-def plan_capture(
+def _plan_capture(
     options: CaptureOptions, interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> tuple[Plan, Offer]:
     """Return what a capture would arm on this machine, and what the machine offers; nothing is changed.
@@ -78,7 +78,7 @@ def plan_capture(
 
 
 def preview_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
-    """Return what `plan_capture` does, once it is sure that the command could run and the folder be made.
+    """Return what `_plan_capture` does, once it is sure that the command could run and the folder be made.
 
     Raises:
         CommandError: the command is not found or cannot run.
@@ -91,7 +91,7 @@ def preview_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
         check_command(options, find_invoker(os.environ, as_root=options.as_root))
     if options.output is not None:
         check_recording_place(choose_folder(options.output, options.command, Path.cwd()), force=options.force)
-    return plan_capture(options)
+    return _plan_capture(options)
 
 
 def _program_path(options: CaptureOptions, pid: int | None, environment: Mapping[str, str]) -> str:
@@ -143,7 +143,7 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
 
 def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: SignalInbox, say: Say) -> tuple[int, Path]:
     """Record into a new folder; return the workload's status and the folder. One that never ran leaves none."""
-    plan, offer = plan_capture(options, inbox.interruptible)
+    plan, offer = _plan_capture(options, inbox.interruptible)
     token = new_token()
     journal = Journal.create(token)
     try:

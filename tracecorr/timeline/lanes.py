@@ -10,31 +10,71 @@ import polars as pl
 
 # Lanes that are no layer of `events`: derived from other tables.
 DEPTH, SAMPLE, SCHEDULER, DRM_WAIT, DRM_RUN = "depth", "sample", "scheduler", "drm_wait", "drm_run"
-COUNTERS = frozenset({DEPTH, SAMPLE})
 
-# Order of the lanes inside their group: the path from the call down to the hardware.
+
+@dataclass(frozen=True)
+class Layer:
+    """Describe the lanes of one layer: a new one is one line of `LAYERS`.
+
+    Args:
+        name: of the layer.
+        label: of its lanes.
+        colour: of what is drawn in them, here, in charts and in exports.
+        on_queue: its lanes stand below their queue.
+        on_gpu: its lanes stand below their GPU.
+        is_quiet: a thread with nothing but such lanes does no GPU work of its own; it is folded, behind the queues.
+        is_runtime: a thread with such lanes, but no HIP call, is one that the runtime started for itself.
+        is_counter: its records are values over time.
+    """
+
+    name: str
+    label: str
+    colour: str
+    on_queue: bool = False
+    on_gpu: bool = False
+    is_quiet: bool = False
+    is_runtime: bool = False
+    is_counter: bool = False
+
+
+# Colours: Okabe-Ito and shades of it, safe for colour-blind readers. The order is that of the lanes in their group: the
+# path from the call down to the hardware.
 # A packet is written before its doorbell rings, so its lane stands above.
-LAYER_ORDER = (
-    "marker", "hip", "command", "signal", "memory", "hsa", "syscall", "ioctl", "kfd", "mqd", "aql",
-    "doorbell", DEPTH, "gpu", "copy", "smi", SCHEDULER, "amdgpu", "drm_sched", DRM_WAIT, DRM_RUN, "hqd", SAMPLE,
-    "sched", "other",
-)  # fmt: skip
-
-LAYER_LABEL = {
-    "hip": "HIP calls", "command": "commands", "signal": "signals, waits", "memory": "memory", "hsa": "ROCr",
-    "syscall": "syscalls", "ioctl": "ioctls", "kfd": "KFD functions", "mqd": "MQD operations",
-    "doorbell": "doorbells", "aql": "packets", DEPTH: "depth (wptr - rptr + 1)", "gpu": "GPU execution",
-    "copy": "copies", SCHEDULER: "hardware scheduler", "amdgpu": "amdgpu events", "drm_sched": "DRM scheduler",
-    DRM_WAIT: "waiting", DRM_RUN: "running", "hqd": "HQD", SAMPLE: "sample", "sched": "CPU scheduler",
-    "marker": "markers, ranges", "smi": "evictions, faults", "other": "other",
-}  # fmt: skip
-
-QUEUE_LAYERS = frozenset({"doorbell", "aql", DEPTH, "gpu"})
-GPU_LAYERS = frozenset({"gpu", "hqd", "drm_sched", "amdgpu", SCHEDULER, DRM_WAIT, DRM_RUN})
-# A thread with nothing but these does no GPU work of its own; it is shown folded, behind the queues.
-QUIET_LAYERS = frozenset({"syscall", "sched", "marker", "other", "drm_sched"})
-# A thread that has these, but no HIP call, is one that the runtime started for itself.
-RUNTIME_LAYERS = frozenset({"command", "signal", "memory", "hsa", "copy"})
+LAYERS = (
+    Layer("marker", "markers, ranges", "#B8A800", is_quiet=True),
+    Layer("hip", "HIP calls", "#0072B2"),
+    Layer("command", "commands", "#56B4E9", is_runtime=True),
+    Layer("signal", "signals, waits", "#8F8A2E", is_runtime=True),
+    Layer("memory", "memory", "#6F7F94", is_runtime=True),
+    Layer("hsa", "ROCr", "#3A8FC2", is_runtime=True),
+    Layer("syscall", "syscalls", "#7A7A7A", is_quiet=True),
+    Layer("ioctl", "ioctls", "#D55E00"),
+    Layer("kfd", "KFD functions", "#A84A00"),
+    Layer("mqd", "MQD operations", "#CC79A7"),
+    Layer("aql", "packets", "#009E73", on_queue=True),
+    Layer("doorbell", "doorbells", "#E6A817", on_queue=True),
+    Layer(DEPTH, "depth (wptr - rptr + 1)", "#4C8F7C", on_queue=True, is_counter=True),
+    Layer("gpu", "GPU execution", "#00795A", on_queue=True, on_gpu=True),
+    Layer("copy", "copies", "#56B4E9", is_runtime=True),
+    Layer("smi", "evictions, faults", "#B22222"),
+    Layer(SCHEDULER, "hardware scheduler", "#B5651D", on_gpu=True),
+    Layer("amdgpu", "amdgpu events", "#8C6D1F", on_gpu=True),
+    Layer("drm_sched", "DRM scheduler", "#9A4F78", on_gpu=True, is_quiet=True),
+    Layer(DRM_WAIT, "waiting", "#C79AB2", on_gpu=True),
+    Layer(DRM_RUN, "running", "#9A4F78", on_gpu=True),
+    Layer("hqd", "HQD", "#5A5AA8", on_gpu=True),
+    Layer(SAMPLE, "sample", "#6E7FA8", is_counter=True),
+    Layer("sched", "CPU scheduler", "#9AA0A6", is_quiet=True),
+    Layer("other", "other", "#8A8A8A", is_quiet=True),
+)
+_RANK = {layer.name: rank for rank, layer in enumerate(LAYERS)}
+_LABEL = {layer.name: layer.label for layer in LAYERS}
+COLOURS = {layer.name: layer.colour for layer in LAYERS}
+_QUEUE_LAYERS = frozenset(layer.name for layer in LAYERS if layer.on_queue)
+_GPU_LAYERS = frozenset(layer.name for layer in LAYERS if layer.on_gpu)
+_QUIET_LAYERS = frozenset(layer.name for layer in LAYERS if layer.is_quiet)
+_RUNTIME_LAYERS = frozenset(layer.name for layer in LAYERS if layer.is_runtime)
+_COUNTERS = frozenset(layer.name for layer in LAYERS if layer.is_counter)
 
 KEY = ("layer", "process", "thread", "queue", "gpu", "sub")
 QUEUE_LINES = "queue lines"  # `sub` of what the log tells of a queue's life: no packets
@@ -73,7 +113,7 @@ class Lane:
     @property
     def is_counter(self) -> bool:
         """Tell whether its records are values over time, drawn as a strip."""
-        return self.layer in COUNTERS
+        return self.layer in _COUNTERS
 
 
 @dataclass(frozen=True)
@@ -143,22 +183,22 @@ def _thread_sections(rows: list[dict[str, Any]]) -> dict[tuple[Any, Any], int]:
     told = {process for (process, _), seen in layers.items() if "hip" in seen}
 
     def section(process: Any, seen: set[str]) -> int:
-        if seen <= QUIET_LAYERS:
+        if seen <= _QUIET_LAYERS:
             return _QUIET
-        return _RUNTIME if process in told and "hip" not in seen and seen & RUNTIME_LAYERS else _THREADS
+        return _RUNTIME if process in told and "hip" not in seen and seen & _RUNTIME_LAYERS else _THREADS
 
     return {key: section(key[0], seen) for key, seen in layers.items()}
 
 
 def _place(row: Mapping[str, Any], section_of: Mapping[tuple[Any, Any], int]) -> Place:
     layer, sub = row["layer"] or "other", row["sub"] or ""
-    rank = LAYER_ORDER.index(layer) if layer in LAYER_ORDER else len(LAYER_ORDER)
+    rank = _RANK.get(layer, len(LAYERS))
     process = _LAST if row["process"] is None else row["process"]
-    if layer in QUEUE_LAYERS and row["queue"] is not None:
+    if layer in _QUEUE_LAYERS and row["queue"] is not None:
         return (process, _QUEUES, row["queue"], rank, layer, sub)
     gpu = _LAST if row["gpu"] is None else row["gpu"]
-    if layer in GPU_LAYERS or (layer in (SAMPLE, "smi") and row["process"] is None):
-        return (_LAST, _QUEUES, gpu, LAYER_ORDER.index(DRM_WAIT) if layer == DRM_RUN else rank, *_pair(layer, sub))
+    if layer in _GPU_LAYERS or (layer in (SAMPLE, "smi") and row["process"] is None):
+        return (_LAST, _QUEUES, gpu, _RANK[DRM_WAIT] if layer == DRM_RUN else rank, *_pair(layer, sub))
     if layer in ("copy", SAMPLE) or row["thread"] is None:
         return (process, _COPIES, 0, rank, layer, sub)
     return (process, section_of[row["process"], row["thread"]], row["thread"], rank, layer, sub)
@@ -196,14 +236,14 @@ def _thread_groups(parent: str, owner: int, names: Names) -> list[Group]:
 
 def _make_lane(lane: int, key: Place, row: Mapping[str, Any], names: Names) -> Lane:
     section, layer, sub = key[1], row["layer"] or "other", row["sub"] or ""
-    label = LAYER_LABEL.get(layer, layer)
+    label = _LABEL.get(layer, layer)
     if sub == QUEUE_LINES:
         label = sub
     elif sub:
         label = f"{sub} {label}" if layer in (DRM_WAIT, DRM_RUN) else sub if layer == SAMPLE else f"{label} {sub}"
     group = list(_groups_of(key, names))[-1].id
     thread = row["thread"] if section in (_THREADS, _RUNTIME, _QUIET) else None
-    queue = row["queue"] if section == _QUEUES and layer in QUEUE_LAYERS else None
+    queue = row["queue"] if section == _QUEUES and layer in _QUEUE_LAYERS else None
     process = row["process"] if key[0] != _LAST else None
     return Lane(lane, group, label, layer, process, thread, queue, row["gpu"])
 

@@ -36,7 +36,7 @@ def start_discarding(files: Sequence[int], processes: Sequence[int]) -> int:
     ).pid  # fmt: skip
 
 
-def discard_until_end(files: Iterable[int], processes: Iterable[int]) -> None:
+def _discard_until_end(files: Iterable[int], processes: Iterable[int]) -> None:
     """Give the space of files back, each second, while one of the processes lives.
 
     Args:
@@ -59,4 +59,4 @@ def discard_until_end(files: Iterable[int], processes: Iterable[int]) -> None:
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # tracecorr blocks what the user may send to this
-    discard_until_end(*([int(number) for number in word.split(",")] for word in sys.argv[1:]))
+    _discard_until_end(*([int(number) for number in word.split(",")] for word in sys.argv[1:]))

@@ -72,7 +72,7 @@ def look_at_kfd() -> Finding:
     return Finding("/dev/kfd", YES)
 
 
-def look_at_debugfs() -> Finding:
+def _look_at_debugfs() -> Finding:
     """Look whether the driver's dumps (hqds, mqds, rls) are there; none is read here, reading hqds disturbs."""
     if _can_see(KFD_DEBUGFS / "mqds"):
         return Finding("debugfs of the KFD", YES, str(KFD_DEBUGFS))
@@ -92,7 +92,7 @@ def is_virtual_function() -> bool:
     return False
 
 
-def look_at_lockdown() -> Finding:
+def _look_at_lockdown() -> Finding:
     """Read the kernel's lockdown mode: confidentiality bars tracefs and probes."""
     mode = next((w.strip("[]") for w in read_text(_LOCKDOWN).split() if w.startswith("[")), "none")
     if mode == "confidentiality":
@@ -100,7 +100,7 @@ def look_at_lockdown() -> Finding:
     return Finding("lockdown", YES, f"mode {mode}: tracing is allowed")
 
 
-def look_at_rights() -> Finding:
+def _look_at_rights() -> Finding:
     """Tell whether this process may trace at all."""
     if os.geteuid() != 0:
         return Finding("rights", NO, "tracing needs root", f"run it as root: {call_as_root('...')}")
@@ -127,7 +127,7 @@ def look_at_limits() -> Finding:
     return Finding("cgroup limits", YES, f"{file} {'max' if limit is None else limit}")
 
 
-def look_at_engines() -> Finding:
+def _look_at_engines() -> Finding:
     """Look for container engines."""
     engines = available_engines()
     if engines:
@@ -153,7 +153,7 @@ def look_at_runtimes(runtimes: Sequence[Runtime], where: str) -> Iterator[Findin
             yield Finding(f"runtime {kind}", NO, why)
 
 
-def look_at_events(events: frozenset[str]) -> Iterator[Finding]:
+def _look_at_events(events: frozenset[str]) -> Iterator[Finding]:
     """Yield a line per group of events; nothing where tracefs could not be tried."""
     if not events:
         return
@@ -196,7 +196,7 @@ def probe_machine(
     """
     trials = _try()
     runtimes = _runtimes(pid, wanted or Wanted(), environment, program)
-    kfd, debugfs = look_at_kfd(), look_at_debugfs()
+    kfd, debugfs = look_at_kfd(), _look_at_debugfs()
     smi, smi_gpus = look_at_smi()
     memory, cpus = available_memory_bytes(), os.cpu_count() or 1
     where = "this machine" if pid is None else f"process {pid}"
@@ -213,9 +213,9 @@ def probe_machine(
         virtual_function=is_virtual_function(),
         runtimes=runtimes,
         findings=(
-            look_at_rights(), look_at_code(), look_at_process_numbers(), *trials.findings,
-            *look_at_events(trials.events), look_at_lockdown(), look_at_limits(), kfd, smi, debugfs,
-            *look_at_runtimes(runtimes, where), look_at_engines(),
+            _look_at_rights(), look_at_code(), look_at_process_numbers(), *trials.findings,
+            *_look_at_events(trials.events), _look_at_lockdown(), look_at_limits(), kfd, smi, debugfs,
+            *look_at_runtimes(runtimes, where), _look_at_engines(),
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},
     )  # fmt: skip

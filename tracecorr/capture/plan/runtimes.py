@@ -33,7 +33,7 @@ _LOADER_CACHE, _CACHED = "/etc/ld.so.cache", re.compile(rb"(/[^\0]+)\0")
 _MOST_CACHE_BYTES, _SHEBANG_BYTES = 16 << 20, 512
 
 
-def list_folders(root: Path, environment: Mapping[str, str], program: str) -> Iterator[str]:
+def _list_folders(root: Path, environment: Mapping[str, str], program: str) -> Iterator[str]:
     """Yield folders in which libraries of a workload may lie, as it names them; some may not exist.
 
     Args:
@@ -58,7 +58,7 @@ def list_folders(root: Path, environment: Mapping[str, str], program: str) -> It
     yield from (folder for place in _PLACES for folder in glob_inside(root, "/", place))
 
 
-def list_cached(root: Path) -> Iterator[str]:
+def _list_cached(root: Path) -> Iterator[str]:
     """Yield the libraries that the dynamic loader of `root` knows (`ldconfig`)."""
     try:
         with BoundedFile(resolve_inside(root, _LOADER_CACHE)) as stream:
@@ -218,8 +218,8 @@ def installed_libraries(root: Path, environment: Mapping[str, str] | None = None
 
     Returns: how the workload names it, the shortest of several -> the file itself, as this process reaches it.
     """
-    folders = dict.fromkeys(list_folders(root, environment or {}, program))
-    cached = (name for name in list_cached(root) if _USUAL.match(Path(name).name))
+    folders = dict.fromkeys(_list_folders(root, environment or {}, program))
+    cached = (name for name in _list_cached(root) if _USUAL.match(Path(name).name))
     names = {*(name for folder in folders for name in _usual_files(root, folder)), *cached}
     found = ((name, find_inside(root, name)) for name in sorted(names, key=lambda name: (-len(name), name)))
     files = {path: name for name, path in found if path is not None}

@@ -119,7 +119,7 @@ _MOMENTS = (
 
 
 @dataclass(frozen=True)
-class KernelPlan:
+class _KernelPlan:
     """The driver's part of a plan."""
 
     probes: tuple[ProbePlan, ...]
@@ -127,7 +127,7 @@ class KernelPlan:
     absent: tuple[Absent, ...]
 
 
-def plan_kernel_functions(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -> KernelPlan:
+def plan_kernel_functions(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -> _KernelPlan:
     """Choose kernel probes and traced functions.
 
     Args:
@@ -138,7 +138,7 @@ def plan_kernel_functions(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -
     if not any(name.startswith("kfd_ioctl") for name in offer.functions):
         absent = (Absent("functions of the KFD", "the driver amdgpu is not loaded", "modprobe amdgpu"),)
         extra, more = _extra_functions(wanted, offer)
-        return KernelPlan((), extra, absent + more)
+        return _KernelPlan((), extra, absent + more)
     probes: list[ProbePlan] = []
     absents: list[Absent] = []
     if offer.kprobes or offer.fprobes:
@@ -154,7 +154,7 @@ def plan_kernel_functions(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -
     if not offer.function_tracer:
         probes += _moment_probes(offer, probed)
     extra, more = _extra_functions(wanted, offer)
-    return KernelPlan(tuple(probes), (*functions, *extra), (*absents, *missing, *more))
+    return _KernelPlan(tuple(probes), (*functions, *extra), (*absents, *missing, *more))
 
 
 def _chosen(offer: Offer, sets: tuple[str, ...]) -> list[_Function]:

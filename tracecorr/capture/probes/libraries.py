@@ -110,7 +110,7 @@ class LateProbes:
         offer, taken = replace(self._offer, runtimes=(runtime,)), len(self._recorder.armed.perf_probes)
         return plan_late_probes(self._wanted, offer, self._count, taken)
 
-    def _arm(self, mapped: MappedRuntime, mine: frozenset[int], *, before_start: bool = False) -> None:
+    def _arm(self, mapped: _MappedRuntime, mine: frozenset[int], *, before_start: bool = False) -> None:
         self._count += 1
         runtime = mapped.runtime
         probes, absent = self._plan(runtime)
@@ -201,7 +201,7 @@ _UNNEEDED, _CALM_SECONDS = 3, 1.0
 
 
 @dataclass(frozen=True)
-class MappedRuntime:
+class _MappedRuntime:
     """A runtime that a process of the workload maps, and when that was seen (CLOCK_MONOTONIC, ns)."""
 
     pid: int
@@ -271,7 +271,7 @@ class LibraryWatch:
         """Take note of mappings that the kernel told of (`MapWatch.take`)."""
         self._note(mapped)
 
-    def read_next(self) -> MappedRuntime | None:
+    def read_next(self) -> _MappedRuntime | None:
         """Read the most likely of the mappings that wait; return its runtime, None where it is none, or known."""
         *_, pid, mapping, seen_ns = heapq.heappop(self._pending)
         runtime = read_mapped_runtime(pid, mapping, partial(self.refused.setdefault, mapping.path))
@@ -283,16 +283,16 @@ class LibraryWatch:
         if runtime is None or (runtime.device, runtime.inode) in self._found:
             return None
         self._found.add((runtime.device, runtime.inode))
-        return MappedRuntime(pid, runtime, seen_ns)
+        return _MappedRuntime(pid, runtime, seen_ns)
 
-    def find_installed(self, pid: int) -> Iterator[MappedRuntime]:
+    def find_installed(self, pid: int) -> Iterator[_MappedRuntime]:
         """Yield the runtimes that a process may find in its own root, whether it maps them or not."""
         root = Path(f"/proc/{pid}/root")
         for inside, path in installed_libraries(root, read_environment(pid)).items():
             runtime = read_runtime(path, inside, partial(self.refused.setdefault, inside))
             if runtime is not None and (runtime.device, runtime.inode) not in self._found:
                 self._found.add((runtime.device, runtime.inode))
-                yield MappedRuntime(pid, runtime, time.monotonic_ns())
+                yield _MappedRuntime(pid, runtime, time.monotonic_ns())
 
     def take_users(self) -> set[int]:
         """Return the processes that mapped a runtime, new or known, since the last call."""

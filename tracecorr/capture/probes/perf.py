@@ -44,7 +44,7 @@ _HEAD_AT, _TAIL_AT = 1024, 1032
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def open_tracepoint(event_id: int, tid: int, cpu: int) -> int:
+def _open_tracepoint(event_id: int, tid: int, cpu: int) -> int:
     """Return the descriptor of a trace event of one thread and its children to come, on one CPU, still off.
 
     Raises:
@@ -53,7 +53,7 @@ def open_tracepoint(event_id: int, tid: int, cpu: int) -> int:
     return _open(_TYPE_TRACEPOINT, event_id, tid, cpu, _DISABLED | _INHERIT | _USE_CLOCKID)
 
 
-def open_place(event_id: int, tid: int) -> int:
+def _open_place(event_id: int, tid: int) -> int:
     """Return the descriptor of an event that never fires and keeps a probe placed in the process of a thread.
 
     Raises:
@@ -105,7 +105,7 @@ def disable(descriptor: int) -> None:
     fcntl.ioctl(descriptor, _DISABLE, 0)
 
 
-def set_filter(descriptor: int, text: str) -> None:
+def _set_filter(descriptor: int, text: str) -> None:
     """Keep only the hits of a trace event that `text` names."""
     fcntl.ioctl(descriptor, _SET_FILTER, text.encode() + b"\0")
 
@@ -188,7 +188,7 @@ _MOST_LOOKS = 4
 
 
 @dataclass(frozen=True)
-class PerfCounts:
+class _PerfCounts:
     """What went through the rings so far."""
 
     bytes: int = 0
@@ -197,9 +197,9 @@ class PerfCounts:
     discarded_bytes: int = 0  # records that the disk had no room for
     unwritten: int = 0  # those of `lost` that these were
 
-    def __add__(self, other: PerfCounts) -> PerfCounts:
+    def __add__(self, other: _PerfCounts) -> _PerfCounts:
         """Return both together."""
-        return PerfCounts(
+        return _PerfCounts(
             self.bytes + other.bytes, self.samples + other.samples, self.lost + other.lost,
             self.discarded_bytes + other.discarded_bytes, self.unwritten + other.unwritten,
         )  # fmt: skip
@@ -212,7 +212,7 @@ class HitCounter:
         self._last: tuple[bytes, bytes] = (b"", b"")
         self._id = b""
 
-    def count(self, data: bytes) -> PerfCounts:
+    def count(self, data: bytes) -> _PerfCounts:
         """Return the samples that a stretch of whole records holds, and how many the kernel says it lost."""
         halves = memoryview(data).cast("H")
         samples = lost = at = 0
@@ -223,7 +223,7 @@ class HitCounter:
             else:
                 samples += self._is_hit(data[2 * at : 2 * at + size])
             at += size >> 1
-        return PerfCounts(len(data), samples, lost)
+        return _PerfCounts(len(data), samples, lost)
 
     def _is_hit(self, sample: bytes) -> bool:
         content = sample[_THREAD], sample[_REST:]
@@ -262,7 +262,7 @@ class PerfRecorder:
         self._counters: dict[int, HitCounter] = {}
         self._events: list[int] = []
         self._running = False
-        self.counts = PerfCounts()
+        self.counts = _PerfCounts()
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._reader: threading.Thread | None = None
@@ -285,7 +285,7 @@ class PerfRecorder:
         self._placed[pid, started] = len(self._probes)
         for probe in self._probes[known:]:
             with contextlib.suppress(OSError):  # the process has ended
-                self._events.append(open_place(probe.event_id, pid))
+                self._events.append(_open_place(probe.event_id, pid))
 
     def add_probes(self, probes: Iterable[PerfProbe], pids: Iterable[int] = ()) -> None:
         """Record more probes, of a library that appeared late.
@@ -333,7 +333,7 @@ class PerfRecorder:
         self._reader = threading.Thread(target=self._read, name="tracecorr-perf", daemon=True)
         self._reader.start()
 
-    def drain(self) -> PerfCounts:
+    def drain(self) -> _PerfCounts:
         """Write out what the rings hold now; return the counts so far. What no file takes counts as lost."""
         with self._lock:
             for cpu, ring in self._rings.items():
@@ -342,7 +342,7 @@ class PerfRecorder:
                     self._write(cpu, data)
             return self.counts
 
-    def stop(self) -> PerfCounts:
+    def stop(self) -> _PerfCounts:
         """End the recording and free everything; what was recorded is in the files. May be called again."""
         self._running = False
         for descriptor in self._events:
@@ -426,7 +426,7 @@ class PerfRecorder:
         refused = set()
         for ring in rings:
             try:
-                descriptor = open_tracepoint(probe.event_id, tid, ring.cpu)
+                descriptor = _open_tracepoint(probe.event_id, tid, ring.cpu)
             except OSError as error:
                 if error.errno == errno.ESRCH:  # the thread has ended
                     return set()
@@ -435,7 +435,7 @@ class PerfRecorder:
             self._events.append(descriptor)
             ring.share(descriptor)
             if probe.filter:
-                set_filter(descriptor, probe.filter)
+                _set_filter(descriptor, probe.filter)
             if self._running:
                 enable(descriptor)
         return refused
@@ -464,7 +464,7 @@ class PerfRecorder:
         if kept < len(data):
             gone = counter.count(data[kept:])
             lost = gone.samples + gone.lost
-            self.counts += PerfCounts(0, 0, lost, gone.bytes, lost)
+            self.counts += _PerfCounts(0, 0, lost, gone.bytes, lost)
 
     def _append(self, file: IO[bytes], data: bytes) -> int:
         """Write records; return the bytes of those that are whole in the file, a torn one is cut off again."""
@@ -474,7 +474,7 @@ class PerfRecorder:
                 done += file.write(memoryview(data)[done:])
         except OSError as error:
             self.failure = error
-            whole = whole_records(data, done)
+            whole = _whole_records(data, done)
             if whole < done:
                 end = file.seek(0, os.SEEK_CUR) - (done - whole)
                 with contextlib.suppress(OSError):
@@ -483,7 +483,7 @@ class PerfRecorder:
         return done
 
 
-def whole_records(data: bytes, end: int) -> int:
+def _whole_records(data: bytes, end: int) -> int:
     """Return the bytes of the records of `data` that end before `end`."""
     at = 0
     while at < end:

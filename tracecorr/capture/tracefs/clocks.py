@@ -24,7 +24,7 @@ _EVENTS = {"sys_enter_ioctl", "sys_exit_ioctl"}
 
 
 @dataclass(frozen=True)
-class EventCost:
+class _EventCost:
     """Time of one ioctl of this thread, in ns: the least of some bursts, so that other work does not count."""
 
     alone_ns: float  # before anything was armed
@@ -55,7 +55,7 @@ def time_call() -> float:
         os.close(writing)
 
 
-def measure_event_cost(plan: Plan, instances: dict[str, Path], alone_ns: float) -> EventCost | None:
+def measure_event_cost(plan: Plan, instances: dict[str, Path], alone_ns: float) -> _EventCost | None:
     """Time an ioctl of this thread in the instance that recorded the workload's; None where none did,
     or where the difference is lost in other work.
 
@@ -76,7 +76,7 @@ def measure_event_cost(plan: Plan, instances: dict[str, Path], alone_ns: float) 
         instance.append("set_event_pid", str(threading.get_native_id()))
         instance.write("tracing_on", "1")
         try:
-            cost = EventCost(alone_ns, time_call())
+            cost = _EventCost(alone_ns, time_call())
         finally:
             instance.write("tracing_on", "0")
     except ControlFileError:
@@ -162,10 +162,10 @@ def _mark(marker: int, number: int) -> dict[str, Any]:
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     os.write(marker, head + str(before).encode())
     after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    return {"id": number, "mono0": before, "mono1": after, **read_clocks()}
+    return {"id": number, "mono0": before, "mono1": after, **_read_clocks()}
 
 
-def read_clocks() -> dict[str, dict[str, int]]:
+def _read_clocks() -> dict[str, dict[str, int]]:
     """Return the other clocks of the kernel, each between two readings of CLOCK_MONOTONIC (ns)."""
     readings = {}
     for name, clock in _OTHER_CLOCKS.items():

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Owner:
+class _Owner:
     """A process: number, start time in clock ticks since boot, pid namespace, boot."""
 
     pid: int
@@ -31,14 +31,14 @@ class Owner:
 
     def is_dead(self) -> bool:
         """Tell whether the process certainly does not live any more; what cannot be seen from here may live."""
-        if self.boot and self.boot != boot_id():
+        if self.boot and self.boot != _boot_id():
             return True
         return self.namespace == pid_namespace() and start_time(self.pid) != self.started
 
 
-def this_process() -> Owner:
+def this_process() -> _Owner:
     """Return the owner that this process is."""
-    return Owner(os.getpid(), start_time(os.getpid()) or 0, pid_namespace(), boot_id())
+    return _Owner(os.getpid(), start_time(os.getpid()) or 0, pid_namespace(), _boot_id())
 
 
 def new_token() -> str:
@@ -47,10 +47,10 @@ def new_token() -> str:
     return f"{me.pid}_{me.started}_{next(_numbers)}_{me.namespace}"
 
 
-def owner_of(name: str) -> Owner | None:
+def owner_of(name: str) -> _Owner | None:
     """Return the owner named in `tracecorr_TOKEN...`; None for names of another kind."""
     found = _TOKEN.match(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
-    return Owner(int(found["pid"]), int(found["started"]), int(found["namespace"])) if found else None
+    return _Owner(int(found["pid"]), int(found["started"]), int(found["namespace"])) if found else None
 
 
 def start_time(pid: int) -> int | None:
@@ -67,9 +67,9 @@ def pid_namespace() -> int:
     return Path("/proc/self/ns/pid").stat().st_ino
 
 
-def boot_id() -> str:
+def _boot_id() -> str:
     """Return the id of this boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return Path("/proc/sys/kernel/random/_boot_id").read_text().strip()
 
 
 Note = dict[str, Any]
@@ -158,7 +158,7 @@ def _undo_one(note: Note, actions: Mapping[str, Undo]) -> str:
         return f"{note} is not undone: {error!r}"
 
 
-def read_journal(path: Path) -> tuple[Owner | None, Journal]:
+def read_journal(path: Path) -> tuple[_Owner | None, Journal]:
     """Return the owner of a journal on disk, None where nothing says whose it is, and the journal.
 
     A torn last line is a change that was not made. Any other line that cannot be read is a problem when it is undone.
@@ -182,10 +182,10 @@ def _read_line(line: bytes) -> Note | None:
     return found if isinstance(found, dict) else None
 
 
-def _read_owner(first: Note | None) -> Owner | None:
+def _read_owner(first: Note | None) -> _Owner | None:
     try:
         first = first or {}
-        return Owner(int(first["pid"]), int(first["started"]), int(first["namespace"]), str(first["boot"]))
+        return _Owner(int(first["pid"]), int(first["started"]), int(first["namespace"]), str(first["boot"]))
     except (ValueError, KeyError, TypeError):
         return None
 

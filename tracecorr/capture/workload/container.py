@@ -41,7 +41,7 @@ class ContainerMembers:
     def find_openers(self) -> list[int]:
         """Return the host pids of those whose open files include the KFD."""
         pids = cgroup_pids(self._cgroup) if self._cgroup else self._share_namespace()
-        return [pid for pid in pids if has_open(pid, "/dev/kfd") and not is_of_another_capture(pid, self._token)]
+        return [pid for pid in pids if has_open(pid, "/dev/kfd") and not _is_of_another_capture(pid, self._token)]
 
     def _share_namespace(self) -> list[int]:
         if self._namespace is None or self._namespace == _mount_namespace(_PROC / "self"):
@@ -184,7 +184,7 @@ def find_marked(token: str) -> Iterator[int]:
             yield int(path.name)
 
 
-def is_of_another_capture(pid: int, token: str) -> bool:
+def _is_of_another_capture(pid: int, token: str) -> bool:
     """Tell whether a process is of the workload of a capture other than `token` that still runs, by its mark."""
     mark = (read_environment(pid) or {}).get(MARK, token)
     owner = owner_of(f"{PREFIX}{mark}") if mark != token else None

@@ -17,7 +17,8 @@ from tracecorr.read.digits import Ints
 from tracecorr.read.ftrace.prefix import INSTANCE, RECORD, LineHeads
 from tracecorr.read.text import Text
 
-BLOCK_BYTES = 8 << 20
+# Larger blocks cost memory, smaller ones time: each event of a block is read by calls of its own.
+BLOCK_BYTES = 12 << 20
 # Lines looked at from the end of a block for one that starts a record.
 _LOOK_BACK = 4096
 _MOST_LOST = 1 << 48

@@ -16,16 +16,24 @@ from tracecorr.read.ftrace.events import ENTER, EXIT, FUNCTION, GRAPH, HALF, SYS
 # Open enters kept per (thread, function): deeper ones are recursion or missed returns.
 _MAX_OPEN = 8
 _END = {"file": "end_file", "offset": "end_offset", "length": "end_length", "stamp_ns": "end_stamp_ns",
-        "result": "end_result"}  # fmt: skip
+        "result": "end_result", "dur_ns": "told_ns"}  # fmt: skip
+# By as much the difference of two rounded stamps may miss the truth.
+_ROUNDED_NS = 1_000
 # Columns that pairing reads, whether a batch has them or not.
 _NEEDED = ("tid", "layer", "key", "depth", "parent_offset", "dur_ns", "result", "stamp_ns", "length", "is_raw")
 _KEPT = {*schema.PART_EVENTS.schema, "dur_ns"}
 
 
 class Pairer:
-    """Turn halves into rows of `PART_EVENTS`; the halves of one call may come in different blocks."""
+    """Turn halves into rows of `PART_EVENTS`; the halves of one call may come in different blocks.
 
-    def __init__(self, clock: str) -> None:
+    Args:
+        clock: name of the trace clock.
+        is_rounded: whether stamps are rounded to a microsecond, as in text.
+    """
+
+    def __init__(self, clock: str, *, is_rounded: bool = False) -> None:
+        self._is_rounded = is_rounded
         # Stamps of `uptime` are jiffies: too coarse to place anything by them.
         self.clock = "ticks" if clock == "uptime" else clock
         self._open = HALF.to_frame()
@@ -83,13 +91,24 @@ class Pairer:
             pl.lit(self.clock, schema.CAT).alias("clock"),
             pl.coalesce("end_result", "result").alias("result"),
             # A lone exit has a duration too, but it lies before its stamp.
-            pl.coalesce("end_stamp_ns", pl.col("stamp_ns") + pl.when(pl.Series(phase != EXIT)).then("dur_ns")).alias(
-                "end_stamp_ns"
-            ),
+            pl.coalesce(
+                self._end_printed(),
+                "end_stamp_ns",
+                pl.col("stamp_ns") + pl.when(pl.Series(phase != EXIT)).then("dur_ns"),
+            ).alias("end_stamp_ns"),
             pl.when(same_file).then(pl.col("end_offset")).alias("end_offset"),
             pl.when(same_file).then(pl.col("end_length")).alias("end_length"),
         )
         return schema.PART_EVENTS.conform(frame.select(c for c in frame.columns if c in schema.PART_EVENTS.schema))
+
+    def _end_printed(self) -> pl.Expr:
+        """Return the end of a call of function_graph by the duration that it prints, null if the stamps contradict it.
+
+        It is finer than rounded stamps. With the option nosleep-time it leaves sleep out: then the stamps stand.
+        """
+        end = pl.col("stamp_ns") + pl.col("told_ns")
+        fits = (end - pl.col("end_stamp_ns")).abs() <= _ROUNDED_NS
+        return pl.when(fits & self._is_rounded).then(end)
 
 
 @dataclass

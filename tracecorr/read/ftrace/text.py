@@ -107,7 +107,7 @@ class _Reader:
         self._prefixes = Prefixes()
         self._events = Codes(lambda name: name.decode("utf-8", "replace"))
         self._losses = Losses()
-        self._pairer = Pairer(clock)
+        self._pairer = Pairer(clock, is_rounded=True)
         # Kernels after 6.12 print 0x in system calls: then bare digits are decimal.
         self._has_0x = False
 
