@@ -17,7 +17,6 @@ _CLOCKS = {
     "local slew": replace(_LOCAL, slew_ppm=60.0, slew_at_ns=900_000_000),
     "global": replace(_LOCAL, name="global", ppm=-3.0), "mono_raw": ClockModel("mono_raw", 250_000_000, 30.0),
     "boot": ClockModel("boot", -7_000_000_000),
-    "boot suspend": ClockModel("boot", 0, step_ns=-9_000_000_000, step_at_ns=10**9),
     "tai": ClockModel("tai", -1_700_000_000_000_000_000),
     "x86-tsc": ClockModel("x86-tsc", 10**12, ticks_per_ns=2.4),
     "uptime": ClockModel("uptime", 300_000_000_000),
@@ -100,7 +99,7 @@ def _vary_damage() -> Iterator[tuple[str, Scene]]:
 
 
 def _vary_lengths() -> Iterator[tuple[str, Scene]]:
-    for name in ("local", "local slew", "mono_raw", "boot suspend"):
+    for name in ("local", "local slew", "mono_raw"):
         for span in (0.3, 20.0):
             for kind, options in _EVIDENCE.items():
                 scene = replace(_BASE, span_s=span, launch_gap_us=800.0, threads=1, **options)

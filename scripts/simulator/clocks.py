@@ -17,7 +17,6 @@ class ClockModel:
         offset_ns: MONOTONIC minus this clock at the start of the run.
         ppm: drift: growth of the offset.
         slew_ppm, slew_at_ns: another drift from this time of the run on (an NTP correction).
-        step_ns, step_at_ns: jump of the offset at this time of the run (a suspend).
         ticks_per_ns: of a clock that does not count nanoseconds.
     """
 
@@ -26,8 +25,6 @@ class ClockModel:
     ppm: float = 0.0
     slew_ppm: float = 0.0
     slew_at_ns: int = 0
-    step_ns: int = 0
-    step_at_ns: int = 0
     ticks_per_ns: float = 1.0
 
     def show(self, mono_ns: float, start_ns: int) -> int:
@@ -36,8 +33,6 @@ class ClockModel:
         offset = self.offset_ns + self.ppm * 1e-6 * since
         if self.slew_ppm and since > self.slew_at_ns:
             offset += self.slew_ppm * 1e-6 * (since - self.slew_at_ns)
-        if self.step_ns and since > self.step_at_ns:
-            offset += self.step_ns
         shown = int(mono_ns - offset)
         if self.name == "uptime":
             return shown // _JIFFY_NS * _JIFFY_NS // _CLOCK_T_NS

@@ -22,7 +22,6 @@ _MAX_ROWS = 12
 _SAMPLES = ("t1-streams", "streams-graph")
 # Name -> HIP logs, traces, profiles in the folder of recorded data.
 _IMPORTS: dict[str, tuple[list[str], list[str], list[str]]] = {
-    "streams-priority": (["captures/streams-priority/amd.log"], ["captures/streams-priority/ftrace.txt"], []),
     "mocksched": ([], ["vm/bookworm-mocksched/sched.trace.txt"], []),
     "kernel-trace": ([], [], ["cases/field/kt.csv"]),
 }

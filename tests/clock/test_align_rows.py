@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tracecorr.clock.intervals import bracket_doorbells, list_moments, span_batches
 from tracecorr.clock.rows import (
     Places,
     append_rows,
@@ -99,40 +98,6 @@ def test_columns_are_attached_and_filled_as_by_a_join(own: list[int | None], dat
     assert_frame_equal(attach_columns(frame, found), joined)
     filled = fill_columns(frame, found.select("event", own="value"))
     assert filled["own"].to_list() == joined.select(pl.coalesce("own", "value")).to_series().to_list()
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.none() | st.integers(0, 2), st.integers(0, 9), st.none() | st.integers(0, 9)), max_size=30)
-)
-def test_a_store_lies_between_the_lines_before_and_after_its_packet(
-    rows: list[tuple[int | None, int, int | None]],
-) -> None:
-    log = pl.DataFrame(rows, schema={"thread": pl.UInt32, "start": pl.Int64, "end": pl.Int64}, orient="row")
-    packets = log.select("thread", at="start", name=pl.lit("barrier_and")).with_columns(pl.col("name").cast(CAT))
-    found = bracket_doorbells(packets, list_moments(log, "start", pl.col("end")), 1)
-    for (thread, at, _), low, high in zip(rows, found["doorbell_lo_ns"], found["doorbell_hi_ns"], strict=True):
-        lines = [t for other, *times in rows for t in times if other == thread and thread is not None]
-        assert low == max((t for t in lines if t is not None and t < at), default=None)
-        assert high == at + 1
-    dispatches = bracket_doorbells(packets.with_columns(name=pl.lit("dispatch").cast(CAT)),
-                                   list_moments(log, "start", pl.col("end")), 1)  # fmt: skip
-    for (thread, at, _), low, high in zip(
-        rows, dispatches["doorbell_lo_ns"], dispatches["doorbell_hi_ns"], strict=True
-    ):
-        lines = [t for other, *times in rows for t in times if other == thread and thread is not None]
-        after = min((t for t in lines if t is not None and t > at), default=None)
-        assert (low, high) == (at, None if after is None else after + 1)
-
-
-def test_the_store_of_dispatches_that_follow_each_other_lies_before_the_line_behind_the_last() -> None:
-    rows = [(0, 10, "dispatch"), (0, 20, "dispatch"), (0, 20, "dispatch"), (0, 30, "dispatch"), (0, 40, "complete"),
-            (0, 50, "dispatch"), (0, 60, "barrier_and"), (0, 70, "dispatch"), (1, 75, "dispatch"), (0, 80, "dispatch"),
-            (None, 85, "dispatch"), (1, 90, "complete")]  # fmt: skip
-    log = pl.DataFrame(rows, schema={"thread": pl.UInt32, "at": pl.Int64, "name": CAT}, orient="row")
-    packets = log.filter(pl.col("name") != "complete")
-    found = span_batches(bracket_doorbells(packets, list_moments(log, "at", pl.lit(None, pl.Int64)), 1), 1)
-    assert found["doorbell_hi_ns"].to_list() == [41, 41, 41, 41, 61, 61, None, 91, None, None]
 
 
 @settings(deadline=None)

@@ -1,4 +1,4 @@
-"""Spans of doorbell stores are those that `align` finds between the moments of a thread's lines."""
+"""Spans of doorbell stores are those that the clock's pairs find between the moments of a thread's lines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tracecorr.clock.causal_pairs import LOG_STEP_NS
-from tracecorr.clock.intervals import bracket_doorbells, list_moments, span_batches
+from tracecorr.clock.causal_pairs import LOG_STEP_NS, bracket_doorbells, list_moments, span_batches
 from tracecorr.link.doorbells import span_stores
 from tracecorr.model.schema import CAT
 
@@ -31,6 +30,6 @@ def test_stores_lie_between_the_moments_around_their_packets(rows: list[dict[str
     )
     packets = events.filter(pl.col("name") != "hipFree")
     lines = events.filter((pl.col("source") == "amd_log") & (pl.col("clock") == "mono"))
-    moments = list_moments(lines, "ts_ns", pl.col("ts_ns") + pl.col("dur_ns"))
-    known = span_batches(bracket_doorbells(packets.with_columns(at="ts_ns"), moments, LOG_STEP_NS), LOG_STEP_NS)
+    stamps = lines.select("thread", stamp_ns="ts_ns", end_stamp_ns=pl.col("ts_ns") + pl.col("dur_ns"))
+    known = span_batches(bracket_doorbells(packets.with_columns(at="ts_ns"), list_moments(stamps)))
     assert_frame_equal(span_stores(packets, events), known.drop("at"))

@@ -11,7 +11,7 @@ BASE = Scene(span_s=0.25, threads=2)
 LOCAL = ClockModel("local", 25_750_000, 12.0)
 CLOCKS = {
     "mono": ClockModel(), "local": LOCAL, "fast": replace(LOCAL, ppm=500.0), "boot": ClockModel("boot", -7 * 10**9),
-    "suspend": ClockModel("boot", 0, step_ns=-9 * 10**9, step_at_ns=12 * 10**7), "mono_raw": BASE.raw,
+    "mono_raw": BASE.raw,
     "tai": ClockModel("tai", -17 * 10**17), "x86-tsc": ClockModel("x86-tsc", 10**12, ticks_per_ns=2.4),
     "slew": replace(LOCAL, slew_ppm=200.0, slew_at_ns=10**8),
 }  # fmt: skip

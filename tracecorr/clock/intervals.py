@@ -43,64 +43,6 @@ def _rows_by_thread(threads: pl.Series) -> Iterator[tuple[int, Ints]]:
         yield thread, order[bounds[number] : bounds[number + 1]]
 
 
-def bracket_doorbells(packets: pl.DataFrame, moments: Moments, step_ns: int) -> pl.DataFrame:
-    """Return between which two moments of its thread each packet's doorbell store lies.
-
-    A dispatch line is printed before its store, so the store lies before the thread's next line; a barrier
-    line is printed after it (HIP 4.5 to 7.2). A packet whose store comes later (one of a graph launch that
-    stores once for several) has none in its interval.
-
-    Args:
-        packets: columns thread, at (time of the packet's line), name.
-        moments: as `list_moments` returns them.
-        step_ns: how far a line's true time may lie above its stamp.
-
-    Returns: `packets` with doorbell_lo_ns and doorbell_hi_ns; null where the thread has no such line.
-    """
-    at = packets["at"].to_numpy()
-    before, after = np.full(len(at), _NONE), np.full(len(at), _NONE)
-    for thread, own in _rows_by_thread(packets["thread"]):
-        if thread not in moments:
-            continue
-        lines = np.concatenate([[_NONE], moments[thread], [_NONE]])
-        before[own] = lines[np.searchsorted(moments[thread], at[own], side="left")]
-        after[own] = lines[np.searchsorted(moments[thread], at[own], side="right") + 1]
-    joined = packets.with_columns(
-        pl.when(side != _NONE).then(side).alias(name)
-        for name, side in (("_before", pl.Series(before)), ("_after", pl.Series(after)))
-    )
-    dispatch = pl.col("name") == "dispatch"
-    return joined.with_columns(
-        doorbell_lo_ns=pl.when(dispatch).then("at").otherwise("_before"),
-        doorbell_hi_ns=pl.when(dispatch).then("_after").otherwise("at") + step_ns,
-    ).drop("_before", "_after")
-
-
-def span_batches(packets: pl.DataFrame, step_ns: int) -> pl.DataFrame:
-    """Return `packets` with a later doorbell_hi_ns where a thread prints several dispatches one behind the other.
-
-    They may be of one graph launch, which stores once for some of them (HIP 7.1.0: the index of the first), behind the
-    line of the last.
-
-    Args:
-        packets: columns thread, at, name, and what `bracket_doorbells` adds.
-        step_ns: as for `bracket_doorbells`.
-    """
-    moment, is_dispatch, latest = ["thread", "at"], pl.col("name") == "dispatch", pl.col("doorbell_hi_ns")
-    moments = packets.select(*moment, latest, "name").filter(is_dispatch).drop("name").drop_nulls(moment)
-    # Few dispatches follow one another at once, and only those are put in order.
-    ends, begins = moments["doorbell_hi_ns"] - step_ns, moments["at"]
-    moments = moments.filter(ends.is_in(begins.implode()) | begins.is_in(ends.implode())).unique(moment).sort(moment)
-    follows = (latest == pl.col("at").shift(-1) + step_ns).over("thread").fill_null(value=False)
-    moments = moments.with_columns(batch=(~follows).shift(1, fill_value=False).cum_sum())
-    last = moments.select(*moment, _last=latest.last().over("batch"), _is_in_batch=pl.lit(value=True))
-    found = packets.join(last, on=moment, how="left", maintain_order="left")
-    is_later = is_dispatch & pl.col("_is_in_batch")
-    return found.with_columns(doorbell_hi_ns=pl.when(is_later).then("_last").otherwise(latest)).drop(
-        "_last", "_is_in_batch"
-    )
-
-
 def list_silences(lines: Ints, earliest: Ints, latest: Ints) -> tuple[Ints, Ints]:
     """Return in which silences of a thread each thing may lie, as pairs (thing, silence).
 
