@@ -160,7 +160,7 @@ def test_links_of_pages_lead_to_files_and_headings(page: Path) -> None:
 def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
     named = re.findall(r"`([a-z_/]+\.py)`", (repo / folder / "README.md").read_text())
     modules = [path for root in ("tracecorr", "scripts") for path in (repo / root).rglob("*.py")]
-    assert len(named) > 10
+    assert len(named) >= 9
     assert [name for name in named if not any(path.match(name) for path in modules)] == []
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 # Modules that hold what the subjects share.
-HELPERS = ("measure", "big_log", "big_capture", "scenes")
+HELPERS = ("measure", "big_log", "big_capture", "scenes", "recorded_clocks")
 
 
 def subjects() -> list[str]:
