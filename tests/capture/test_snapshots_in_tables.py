@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tracecorr.link.threads.programs import add_programs
 
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.link.samples import build_samples
+from tracecorr.link.threads.identities import add_programs
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate
 from tracecorr.read.kfd.topology import read_polls

@@ -69,7 +69,7 @@ def pid_namespace() -> int:
 
 def _boot_id() -> str:
     """Return the id of this boot."""
-    return Path("/proc/sys/kernel/random/_boot_id").read_text().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 Note = dict[str, Any]
