@@ -25,6 +25,7 @@ from tracecorr.capture.tracefs.drain import list_cpus
 from tracecorr.export.trace_dat import write_kernel_trace
 from tracecorr.pipeline import import_files
 from tracecorr.read.ftrace import read_ftrace_pages, read_ftrace_text
+from tracecorr.store import Capture
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.raw import read_chunks
 
@@ -129,7 +130,7 @@ def read_pages(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as root:
         (Path(root) / "raw/ftrace").mkdir(parents=True)
         (Path(root) / "raw/ftrace/0").symlink_to(folder)
-        trace, files = open_page_trace(Path(root), list_recordings(entries)[0])
+        trace, files = open_page_trace(Capture(Path(root), {}), list_recordings(entries)[0])
         for _ in read_ftrace_pages(trace, files, "mono"):
             pass
 

@@ -24,6 +24,7 @@ from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.read.ftrace import read_perf_records
+from tracecorr.store import Capture
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files
 
@@ -82,7 +83,9 @@ def _record(
     finally:
         assert recorder.disarm() == []
     (recording,) = [r for r in list_recordings(list_raw_files(folder.path)) if any(e["form"] == "perf" for e in r)]
-    events = pl.concat(b.events for b in read_perf_records(*open_page_trace(folder.path, recording), "mono"))
+    events = pl.concat(
+        b.events for b in read_perf_records(*open_page_trace(Capture(folder.path, {}), recording), "mono")
+    )
     folder.close()
     return events.filter(pl.col("layer").cast(pl.String) == "doorbell")
 

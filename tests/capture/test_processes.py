@@ -178,7 +178,7 @@ def test_time_offsets_of_a_time_namespace() -> None:
 def test_the_time_namespace_is_that_of_the_processes_with_a_gpu() -> None:
     table = ProcessTable()
     for pid, offsets in ((1, {}), (2, {"monotonic": 5}), (3, {"monotonic": 5}), (4, {"monotonic": 6})):
-        table.seen[pid] = SeenProcess(pid, pid, 0, "", "", "", offsets, 0, "child")
+        table.seen[pid] = SeenProcess(pid, pid, 0, 0, "", "", "", offsets, 0, "child")
     assert table.find_time_offsets(1, [2, 3, 99]) == {"monotonic": 5}
     assert table.find_time_offsets(1, [2, 4]) == {}
     assert table.find_time_offsets(4, []) == {"monotonic": 6}
