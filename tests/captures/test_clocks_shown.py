@@ -90,7 +90,7 @@ def test_a_trace_that_is_not_mono_is_said_to_be_none(data_folder: Path, tmp_path
     verdicts = {v.name: v.finding for v in judge_capture(wrong.table)}
     assert verdicts["clock_aligned"].outcome is Outcome.FAIL
     assert verdicts["clock_aligned"].reason.startswith(
-        "the kernel trace was said to be on CLOCK_MONOTONIC, but runs -24"
+        "the kernel trace was said to be on CLOCK_MONOTONIC, but differs from it by -24"
     )
 
 

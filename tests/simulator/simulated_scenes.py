@@ -17,9 +17,6 @@ CLOCKS = {
 }  # fmt: skip
 STRUCTURES = {
     "eight threads on two queues": {"threads": 8, "queues": 2}, "container": {"container": True, "processes": 2},
-    "rich doorbell names the threads": {"doorbell": "rich", "thread_events": ()},
-    "order of doorbells names the threads": {"thread_events": ()},
-    "ioctls name the threads": {"doorbell": "none", "thread_events": (), "span_s": 0.6},
     "wrap at 2^32": {"first_index": 2**32 - 60}, "queues made again": {"recreate": True, "threads": 1},
     "pid reused": {"processes": 2, "reuse_pid": True}, "stack reused": {"successive": True},
     "eight processes with equal rings": {"processes": 8, "threads": 1, "span_s": 0.15},
@@ -31,6 +28,11 @@ STRUCTURES = {
     "graphs of 200": {"graph_packets": 200, "kinds": (("launch", 4), ("graph", 0.5), ("event", 1)), "span_s": 0.1},
     "pages": {"pages": True, "queue_probe": True}, "pages, copies": {"pages": True, "staged_copies": True},
     "suspended before": {"suspended_ns": 36 * 10**11, "samples_s": 0.1},
+}  # fmt: skip
+# No address joins a thread of the log with one of the trace.
+UNKNOWN_THREADS = {
+    "rich doorbell": {"doorbell": "rich", "thread_events": ()}, "plain doorbell": {"thread_events": ()},
+    "no doorbell": {"doorbell": "none", "thread_events": ()},
 }  # fmt: skip
 
 

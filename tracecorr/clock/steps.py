@@ -9,8 +9,6 @@ COUNTS = ("x86-tsc", "ticks")
 # Without a map, steps of these are no nanoseconds.
 UNTIMED = (*COUNTS, "counter")
 _CYCLE_NS = 1
-# `uptime` counts jiffies, at least 100 a second; one may be counted late, by as much as it is long.
-_JIFFIES_NS = 20_000_000
 # More than an error column holds: it is told as clamped.
 _UNKNOWN_NS = 2**32
 
@@ -21,15 +19,12 @@ def find_steps(records: pl.DataFrame) -> pl.DataFrame:
     Args:
         records: part events with `source`, `clock`, `step_lo_ns` and `step_hi_ns` (ns below and above a stamp).
     """
-    of_trace, clock = pl.col("source") == "ftrace", pl.col("clock")
-    is_count = of_trace & pl.any_horizontal(clock == name for name in COUNTS)
-    is_coarse = of_trace & (clock == "uptime")
-    if not records.select((is_count | is_coarse).any()).item():
+    is_count = (pl.col("source") == "ftrace") & pl.any_horizontal(pl.col("clock") == name for name in COUNTS)
+    if not records.select(is_count.any()).item():
         return records
-    late = pl.when(is_count).then(_CYCLE_NS).when(is_coarse).then(_JIFFIES_NS)
     return records.with_columns(
-        step_lo_ns=pl.when(is_count | is_coarse).then(0).otherwise("step_lo_ns"),
-        step_hi_ns=late.otherwise("step_hi_ns"),
+        step_lo_ns=pl.when(is_count).then(0).otherwise("step_lo_ns"),
+        step_hi_ns=pl.when(is_count).then(_CYCLE_NS).otherwise("step_hi_ns"),
     )
 
 

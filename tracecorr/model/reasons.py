@@ -76,7 +76,7 @@ _COUNTED = {
     "no_line_of_polls": "polled counters: a line that cannot be read",
 }
 _UNTOLD = {
-    NUL_BYTES: "text: NULs in the place of what was never stored (of a kernel trace with the lines around them)",
+    NUL_BYTES: "HIP log: NULs in the place of what was never stored",
     "bad_page_head": "pages: a page that says it holds more than it can",
     "broken_page_data": "pages: the rest of a page behind a record that cannot be one",
     "damaged_section": "trace.dat: a part of its description that cannot be read",
