@@ -227,7 +227,8 @@ def list_created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 def list_creations(log: pl.DataFrame) -> pl.DataFrame:
     """Return the Created lines of queues: file, offset, thread, ring, to_ns, from_ns.
 
-    `from_ns` is when their thread counted the queues; null where the thread's line before is not that count: then it is missing.
+    `from_ns` is when their thread counted the queues; null if the thread's line before is not that count: then it is
+    missing.
     """
     name = pl.col("name")
     lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_SELECTED])).sort("file", "offset")
