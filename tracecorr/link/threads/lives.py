@@ -58,12 +58,12 @@ def number_lives(trace: pl.DataFrame, lives: pl.DataFrame, births: pl.DataFrame 
     tid, tgid = pl.col("tid").reinterpret(signed=True), pl.col("pid").cast(pl.Int64)
     if lives.is_empty():
         return trace.with_columns(tid_key=tid, tgid_key=tgid)
-    rows = trace.select("stamp_ns", owner=pl.coalesce(tgid, tid)).with_row_index("_row").drop_nulls()
+    rows = trace.select("stamp_ns", owner=pl.coalesce(tgid, tid)).with_row_index("_place").drop_nulls()
     found = rows.sort("stamp_ns").join_asof(
         lives.sort("stamp_ns"), on="stamp_ns", by_left="owner", by_right="tgid", check_sortedness=False
     )
     added = pl.col("life").fill_null(0) * LIFE
-    joined = _add_lives(trace, found.select("_row", "life"))
+    joined = _add_lives(trace, found.select("_place", "life"))
     numbered = joined.with_columns(tid_key=tid + added, tgid_key=tgid + added).drop("life")
     return numbered if births is None else _number_births(numbered, births)
 
@@ -75,17 +75,17 @@ def _number_births(trace: pl.DataFrame, births: pl.DataFrame) -> pl.DataFrame:
     """
     tid = pl.col("tid").reinterpret(signed=True)
     again = tid.is_in(births["tid"].unique().implode()) & (pl.col("pid").cast(pl.Int64) != tid)
-    rows = trace.select("stamp_ns", "pid", "tid").with_row_index("_row").filter(again).drop_nulls("stamp_ns")
-    rows = rows.select("_row", "stamp_ns", tid=tid).sort("stamp_ns")
+    rows = trace.select("stamp_ns", "pid", "tid").with_row_index("_place").filter(again).drop_nulls("stamp_ns")
+    rows = rows.select("_place", "stamp_ns", tid=tid).sort("stamp_ns")
     found = rows.join_asof(births.sort("stamp_ns"), on="stamp_ns", by="tid", check_sortedness=False)
     # The first of them, too: it may be of as many a life of its process as the number has processes.
-    joined = _add_lives(trace, found.select("_row", life=pl.col("life").fill_null(0) + 1))
+    joined = _add_lives(trace, found.select("_place", life=pl.col("life").fill_null(0) + 1))
     return joined.with_columns(tid_key=pl.col("tid_key") + pl.col("life").fill_null(0) * _BIRTH).drop("life")
 
 
 def _add_lives(trace: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """Return `trace` with the `life` of the rows that `found` numbers."""
-    return trace.with_row_index("_row").join(found, on="_row", how="left", maintain_order="left").drop("_row")
+    return trace.with_row_index("_place").join(found, on="_place", how="left", maintain_order="left").drop("_place")
 
 
 def find_thread_lives(claims: pl.DataFrame, to_log: ToLog) -> pl.DataFrame:
