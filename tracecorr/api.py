@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracecorr.model.errors import CaptureError, InputError
+from tracecorr.model.errors import InputError
 from tracecorr.store import Capture as StoredCapture
 from tracecorr.store import named_folder
 from tracecorr.store.recording import describe_missing_tables
@@ -292,16 +292,7 @@ class Capture:
         if file is None:
             return []
         places = [(offset, length), *([] if end_offset is None else [(end_offset, end_length)])]
-        return [(file, self._read(file, at, size)) for at, size in places]
-
-    def _read(self, file: int, offset: int, length: int) -> bytes:
-        try:
-            return self._stored.raw(file, offset, length)
-        except FileNotFoundError:
-            raise CaptureError(
-                f"the raw file {self._stored.file_path(file)} is missing",
-                "restore it: the tables do not contain its bytes",
-            ) from None
+        return [(file, self._stored.raw(file, at, size)) for at, size in places]
 
     def query(self, sql: str) -> pl.DataFrame:
         """Return the rows of an SQL query; addresses as `0x...` text. Tables of a dataset have a column `node`.

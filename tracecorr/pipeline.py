@@ -38,7 +38,7 @@ from tracecorr.read.importing import (
     read_ends,
 )
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
-from tracecorr.sources import read_parts, refuse_repeated, set_prints_apart
+from tracecorr.sources import drop_continued_losses, read_parts, refuse_repeated, set_prints_apart
 from tracecorr.store import raw
 from tracecorr.store.capture import (
     FORMAT_VERSION,
@@ -285,6 +285,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     if not capture.info.get("plan"):
         parts = set_prints_apart(parts)
         refuse_repeated(parts, capture.info["files"])
+        parts = drop_continued_losses(parts)
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))

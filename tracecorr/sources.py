@@ -58,6 +58,8 @@ _LEAST_SAME, _LEAST_SHARE = 3, 0.01
 _OF_PRINTS = ("layer", "name", "tid", "stamp_ns", "end_stamp_ns", "clock")
 # How drivers call what they print, and those of it that tell of a queue that is made.
 _PRINTED, _OF_CREATION = "^[A-Z][A-Z0-9_]+$", ("CREATE_QUEUE_SUCCESS", "KFD_MQD_CREATE")
+# Records that a header counts and its text does not hold.
+_OF_HEADER = pl.all_horizontal(pl.col("cpu", "from_ns", "to_ns").is_null()) & pl.col("count").is_not_null()
 # Text rounds a stamp by less.
 _ROUNDED_NS = 1_000
 
@@ -230,6 +232,35 @@ def _name_trace(files: Sequence[Mapping[str, Any]], number: int) -> str:
     entry = next(entry for entry in files if entry["file"] == number)
     path = Path(entry["path"])
     return str(path.parent if entry["form"] in ("pages", "perf") else path)
+
+
+def drop_continued_losses(parts: Parts) -> Parts:
+    """Return the parts without the losses of a text's header whose records are in the next pieces of that text.
+
+    A text that was cut into pieces has one header, in its first piece. It counts the records of all of them.
+    """
+    traces = [part for part in parts.each if part.source == "ftrace"]
+    missing = [int(part.stored.losses.filter(_OF_HEADER)["count"].sum()) for part in traces]
+    if len(traces) < 2 or not any(missing):
+        return parts
+    ends = [part.read_events(("stamp_ns",))["stamp_ns"].drop_nulls() for part in traces]
+    changed = {}
+    for part, count_missing, end in zip(traces, missing, ends, strict=True):
+        after = [
+            other
+            for other, lost, begin in zip(traces, missing, ends, strict=True)
+            if other is not part and not lost and len(begin) and len(end) and begin.min() >= end.max()  # type: ignore[operator]
+        ]
+        found = sum(_count_read(other) for other in after)
+        # A line that was cut in two is one more in the second file.
+        if count_missing and after and 0 <= found - count_missing <= len(after):
+            left = part.stored.losses.filter(~_OF_HEADER)
+            changed[id(part)] = replace(part, stored=replace(part.stored, losses=left))
+    return Parts([changed.get(id(part), part) for part in parts.each])
+
+
+def _count_read(part: SourcePart) -> int:
+    return int(part.stored.ledger.filter(pl.col("outcome").cast(pl.String) != "lost")["records"].sum())
 
 
 def set_prints_apart(parts: Parts) -> Parts:

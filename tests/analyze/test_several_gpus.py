@@ -37,7 +37,7 @@ def test_who_made_a_queue_is_named_where_it_may_be_another() -> None:
         "queue 0 (process 100, thread 100, GPU f7bc): requested by hipStreamCreateWithPriority (event 1) for stream "
         "0x5500; "
     )
-    assert lines[1].startswith("queue 2 (process 300, thread 301, GPU f05b): its HIP call is not known; ")
+    assert lines[1].startswith("queue 2 (process 300, thread 301, GPU f05b): its HIP call is unknown; ")
 
 
 def test_nodes_are_named_where_there_are_several() -> None:

@@ -14,7 +14,7 @@ from tracecorr.capture.folder import RecordingFolder, return_folder, return_kill
 from tracecorr.capture.hiplog.keeper import ClosedLogs, LogKeeper, close_logs
 from tracecorr.capture.plan import machine
 from tracecorr.capture.plan.plan import PARTLY, YES
-from tracecorr.capture.tracefs.journal import Journal, new_token
+from tracecorr.capture.tracefs.journal import Journal, new_token, read_journal
 from tracecorr.capture.tracefs.undo import restore_leftovers
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.errors import InputError
@@ -200,3 +200,19 @@ def test_code_that_others_can_change_is_told(tmp_path: Path, monkeypatch: pytest
     found = machine.look_at_code()
     assert found.state == PARTLY
     assert f"user {USER} may write {place}" in found.why
+
+
+def test_a_capture_killed_after_its_trace_was_undone_is_still_given_back(tmp_path: Path) -> None:
+    """The journal keeps the folder while logs are closed and tables are built."""
+    done: list[str] = []
+    actions = {kind: lambda note: done.append(note["kind"]) or "" for kind in ("instance", "folder")}
+    journal = Journal.create(new_token(), tmp_path)
+    journal.note("folder", path="x.tracecorr")
+    journal.note("instance", path="y")
+    assert journal.undo(actions, but=("folder",)) == []
+    assert (done, [note["kind"] for note in read_journal(journal.path)[1].notes]) == (
+        ["instance"],
+        ["folder", "instance"],
+    )
+    assert journal.undo(actions) == []
+    assert (done, journal.path.exists()) == (["instance", "folder"], False)

@@ -112,7 +112,7 @@ def test_a_failed_experiment_leaves_only_what_a_workload_printed(
     assert not empty.exists()
     assert "holds" not in capsys.readouterr().err
     assert main([*base, str(filled), "--high", workload(500)]) == 2
-    assert f"{filled} holds what the workloads printed" in capsys.readouterr().err
+    assert f"{filled} holds the outputs of the workloads, but no report" in capsys.readouterr().err
     assert "tracecorr-stamp" in (filled / "high_alone-0-high.txt").read_text()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.model.kinds import BEGINNINGS, Flag
+from tracecorr.model.kinds import BEGINNINGS
 from tracecorr.model.schema import CAT
 
 RING = 0x3C00000
@@ -16,8 +16,6 @@ _LINE: dict[str, Any] = {
     "parent_offset": None, "file": 0, "result": None, "ring_learned": False,
     "stream": None,
 }  # fmt: skip
-# Flags of calls of which one lacks its enter.
-HALVES = (0, 0, int(Flag.EXIT_ONLY))
 _TYPES = {
     "layer": CAT, "name": CAT, "source": CAT, "clock": CAT, "packet_index": pl.Int64, "ring": pl.UInt64,
     "signal": pl.UInt64, "end_stamp_ns": pl.Int64, "end_offset": pl.Int64, "parent_offset": pl.Int64,

@@ -175,12 +175,14 @@ def test_a_call_that_tells_its_duration_keeps_its_end() -> None:
 
 @pytest.mark.parametrize(
     ("half", "place"), [
-        (_call(flags=int(Flag.ENTER_ONLY)), [(300, 400)]), (_call(flags=int(Flag.EXIT_ONLY)), [(200, 300)]),
-        # One that begins or ends no other call of its name prints one line only.
-        (_call("hipGetDevice", flags=int(Flag.ENTER_ONLY)), []),
+        (_call(flags=int(Flag.EXIT_ONLY)), [(200, 300)]),
+        # HIP 7.2 prints no return of hipModuleLaunchKernel into a graph that is being captured.
+        (_call(flags=int(Flag.ENTER_ONLY)), []),
+        # One that begins no other call of its name prints one line only.
+        (_call("hipGetDevice", flags=int(Flag.EXIT_ONLY)), []),
     ],
 )  # fmt: skip
-def test_a_call_of_which_one_line_is_there_is_a_hole(half: dict[str, object], place: list[tuple[int, int]]) -> None:
+def test_a_return_without_its_first_line_shows_a_hole(half: dict[str, object], place: list[tuple[int, int]]) -> None:
     rows = [_call(dur_ns=90), _call(dur_ns=90), _call(dur_ns=90), half, _call(dur_ns=90)]
     assert find_damage(_events(*rows), _LEDGER, _LOSSES).holes.select("low", "high").rows() == place
 

@@ -21,7 +21,9 @@ PROCESSES = {
 
 
 def _log(path: Path, pid: int, log_pid: int, added_us: int) -> Path:
-    lines, start = [], 5_000_000 + added_us
+    start = 5_000_000 + added_us
+    place = ":3:rocdevice.cpp            :468 : {:010d} us: [pid:{:<5} tid: {:#x}] Initializing HSA stack.\n"
+    lines = [place.format(start + 50, log_pid, MAIN)]
     for _, address, _, us in PROCESSES[pid]:
         head = f":3:hip_memory.cpp           :777 : {{:010d}} us: [pid:{log_pid:<5} tid: {address:#x}] "
         lines.append(head.format(start + us) + "\x1b[32m hipMalloc ( 0x7f517a5fdc88, 262144 ) \x1b[0m\n")

@@ -81,8 +81,9 @@ def test_a_barrier_that_may_be_on_any_ring_leaves_no_count(tmp_path: Path) -> No
 def test_packets_that_all_print_addresses_are_counted_by_them(tmp_path: Path) -> None:
     """HIP 5.2.3 prints no ring at all."""
     capture = _capture(
-        tmp_path, _made(0x31), _made(0x3A), _dispatch(0x31), _value(0x31), _dispatch(0x3A), _dispatch(0x31)
-    )
+        tmp_path, "Initializing HSA stack.", _made(0x31), _made(0x3A), _dispatch(0x31), _value(0x31), _dispatch(0x3A),
+        _dispatch(0x31),
+    )  # fmt: skip
     assert _packets(capture) == [(0x31, 0), (0x31, 1), (0x3A, 0), (0x31, 2)]
     assert capture.table("queues").select("swq", "hwq").collect().rows() == [(0x31, None), (0x3A, None)]
 

@@ -25,7 +25,7 @@ from tracecorr.model.sights import is_counted
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
-Correlator = Callable[[str], Capture]
+Correlator = Callable[..., Capture]
 INNER = "kfd_is_locked <-kfd_open"
 
 
@@ -43,8 +43,8 @@ def _probe(name: str, *inner: str, fields: str = "") -> list[str]:
 
 
 def _graph(name: str, *inner: str) -> list[str]:
-    """Return the records of function_graph, as `trace-cmd report` prints them."""
-    return [f"funcgraph_entry:                   |  {name}() {{", *inner, "funcgraph_exit:      + 45.477 us   |  }"]
+    """Return the lines of function_graph, with what ran between."""
+    return [f"{name}() {{", *inner, f"}} /* {name} */"]
 
 
 def _moment(name: str) -> str:
@@ -52,8 +52,33 @@ def _moment(name: str) -> str:
     return f"{name} <-caller"
 
 
-def _correlate(correlate_trace: Correlator, *records: str) -> Capture:
-    return correlate_trace("\n".join(f"a-10 10 {record}" for record in records))
+def _correlate_graph(folder: Path, *records: str) -> Capture:
+    """Return the capture of a text of function_graph, whose other records are comments, one microsecond apart."""
+    lines, opened = ["# tracer: function_graph", "#"], list[int]()
+    for now, record in enumerate(records):
+        is_open, is_close = record.endswith("{"), record.startswith("}")
+        took = f"{now - opened.pop():.3f} us" if is_close else ""
+        text = record if is_open or is_close else f"/* {record} */"
+        lines.append(f"  100.{now:06d} |   0)  a-10  | {took:>11}   |  {'  ' * len(opened)}{text}")
+        if is_open:
+            opened.append(now)
+    trace = folder / "trace.txt"
+    trace.write_text("\n".join(lines) + "\n")
+    import_files(folder / "x.tracecorr", [], [trace], clock="mono", force=True)
+    correlate(folder / "x.tracecorr")
+    return Capture.open(folder / "x.tracecorr")
+
+
+@pytest.fixture
+def correlate_records(correlate_trace: Callable[[str], Capture], tmp_path: Path) -> Correlator:
+    """Return a function that makes a capture of records: a text of function_graph if its lines are among them."""
+
+    def make(*records: str) -> Capture:
+        if any(record.endswith("{") for record in records):
+            return _correlate_graph(tmp_path, *records)
+        return correlate_trace("\n".join(f"a-10 10 {record}" for record in records))
+
+    return make
 
 
 def _calls(capture: Capture, name: str) -> list[tuple[Any, ...]]:
@@ -82,13 +107,13 @@ _SIGHTS = {
 
 
 @pytest.mark.parametrize("sights", _SIGHTS)
-def test_a_call_counts_once_whatever_saw_it(correlate_trace: Correlator, sights: str) -> None:
+def test_a_call_counts_once_whatever_saw_it(correlate_records: Correlator, sights: str) -> None:
     records, took, result = _SIGHTS[sights]
-    capture = _correlate(correlate_trace, *records, *records)
+    capture = correlate_records(*records, *records)
     assert [row[:2] for row in _calls(capture, "kfd_open")] == [(took, result)] * 2
     assert len(_calls(capture, "kfd_is_locked")) == 2
     events = capture.table("events").sort("event").collect()
-    assert events.height == sum("funcgraph_exit" not in r for r in (*records, *records)) - 2 * _ends(records)
+    assert events.height == sum(not r.startswith("}") for r in (*records, *records)) - 2 * _ends(records)
     twins = events.filter(~is_counted())
     above = events[twins["parent"]]
     assert (
@@ -113,8 +138,8 @@ def _ends(records: list[str]) -> int:
         _graph("svm_f", _moment("svm_f"), *_graph("svm_f", _moment("svm_f"))),
     ],
 )  # fmt: skip
-def test_a_function_that_calls_itself_counts_each_time(correlate_trace: Correlator, records: list[str]) -> None:
-    assert len(_calls(_correlate(correlate_trace, *records), "svm_f")) == 2
+def test_a_function_that_calls_itself_counts_each_time(correlate_records: Correlator, records: list[str]) -> None:
+    assert len(_calls(correlate_records(*records), "svm_f")) == 2
 
 
 def test_calls_of_one_tracer_count_whatever_the_trace_shows_of_them(tmp_path: Path) -> None:
@@ -128,21 +153,19 @@ def test_calls_of_one_tracer_count_whatever_the_trace_shows_of_them(tmp_path: Pa
     assert len(_calls(Capture.open(tmp_path / "x.tracecorr"), "kfd_open")) == 3
 
 
-def test_calls_that_one_of_two_tracers_missed_count(correlate_trace: Correlator) -> None:
+def test_calls_that_one_of_two_tracers_missed_count(correlate_records: Correlator) -> None:
     """The nearer records are of one call: the first probe has none of the function tracer."""
     records = [_entry("kfd_open", "file=1"), *[INNER] * 9, _moment("kfd_open"), _entry("kfd_open", "file=2")]
-    capture = _correlate(correlate_trace, *records)
+    capture = correlate_records(*records)
     assert len(_calls(capture, "kfd_open")) == 2
     twin = capture.table("events").filter(~is_counted()).collect()
     assert twin["flags"].to_list() == [Flag.TWIN | Flag.TRACED] and twin["parent"].to_list() == [11]
 
 
-def test_an_ioctl_that_only_the_driver_shows_is_one(correlate_trace: Correlator) -> None:
+def test_an_ioctl_that_only_the_driver_shows_is_one(correlate_records: Correlator) -> None:
     """No system call is traced: the outer sight of kfd_ioctl stands for it, with the request that the probe read."""
     create = _graph("kfd_ioctl_create_queue", *_probe("kfd_ioctl_create_queue", fields="ring=0x7f0000000000"))
-    capture = _correlate(
-        correlate_trace, *_graph("kfd_ioctl", *_probe("kfd_ioctl", *create, fields="cmd=0xc0604b02 arg=0x7ffc"))
-    )
+    capture = correlate_records(*_graph("kfd_ioctl", *_probe("kfd_ioctl", *create, fields="cmd=0xc0604b02 arg=0x7ffc")))
     rows = capture.table("events").sort("event").collect()
     assert rows.select(pl.col("layer", "name").cast(pl.String), "parent").rows() == [
         ("ioctl", "AMDKFD_IOC_CREATE_QUEUE", None), ("kfd", "kfd_ioctl", 0), ("kfd", "kfd_ioctl_create_queue", 0),
@@ -153,9 +176,9 @@ def test_an_ioctl_that_only_the_driver_shows_is_one(correlate_trace: Correlator)
     assert links.rows() == [(0, 2)]
 
 
-def test_the_row_that_counts_has_the_arguments_and_a_chain_shows_it_alone(correlate_trace: Correlator) -> None:
+def test_the_row_that_counts_has_the_arguments_and_a_chain_shows_it_alone(correlate_records: Correlator) -> None:
     opened = _graph("kfd_open", *_probe("kfd_open", INNER, fields="file=0x77"))
-    capture = _correlate(correlate_trace, "sys_openat(dfd: 4, filename: 5, flags: 2)", *opened, "sys_openat -> 0x3")
+    capture = correlate_records("sys_openat(dfd: 4, filename: 5, flags: 2)", *opened, "sys_openat -> 0x3")
     args = capture.table("args").filter(pl.col("key").cast(pl.String) == "file").sort("event").collect()
     assert args.select("event", "u64").rows() == [(1, 0x77), (2, 0x77)]
     assert list_chain(capture.table, 1)["name"].to_list() == ["openat", "kfd_open", "kfd_is_locked"]
@@ -230,8 +253,8 @@ def test_trees_of_calls_count_each_call_once(trees: list[list[Any]], order: list
 
 
 @pytest.mark.parametrize("seen", [[_moment("evict_process_queues_cpsch")], []])
-def test_what_stops_queues_counts_once(correlate_trace: Correlator, seen: list[str]) -> None:
-    capture = _correlate(correlate_trace, *seen, *_probe("evict_process_queues_cpsch"))
+def test_what_stops_queues_counts_once(correlate_records: Correlator, seen: list[str]) -> None:
+    capture = correlate_records(*seen, *_probe("evict_process_queues_cpsch"))
     moves = count_moves(capture).select("what", "n").rows()
     assert moves[0] == ("evictions", 1)
     report = summarize_capture("x", capture.table)

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Bounds, Ints, Mask, join_bounds
+from tracecorr.clock.cooperative import list_shared
 from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
@@ -48,11 +49,11 @@ def bound_causes(log: pl.DataFrame, trace: pl.DataFrame, args: pl.DataFrame, ste
     Args:
         log: HIP's lines of threads that are known.
         trace: rows of the trace of threads that are known.
-        args: part args; `ring` of a probe in the driver.
+        args: part args; `ring` of a probe in the driver, `cooperative` of a Created line.
         steps: how far the true time of a trace stamp may lie below and above it.
     """
     doorbells = pair_doorbells(trace.filter(pl.col("layer") == "doorbell"), bracket_packets(log))
-    creations = list_creations(log)
+    creations = list_creations(log).join(list_shared(log, args), on=["file", "offset"], how="anti")
     made = pair_created_rings(creations, list_created_rings(trace, args))
     if made.is_empty():
         made = pair_creations(creations, trace.filter(_IS_CREATE), steps)
@@ -224,15 +225,16 @@ def list_created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 
 def list_creations(log: pl.DataFrame) -> pl.DataFrame:
-    """Return the Created lines of queues: thread, ring, to_ns, and from_ns: when their thread counted the queues.
+    """Return the Created lines of queues: file, offset, thread, ring, to_ns, from_ns.
 
-    It is null where the thread's line before is not that count: then it is missing.
+    `from_ns` is when their thread counted the queues; null if the thread's line before is not that count: then it is
+    missing.
     """
     name = pl.col("name")
     lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_SELECTED])).sort("file", "offset")
     before, before_ns = (pl.col(column).shift(1).over("thread") for column in ("name", "stamp_ns"))
     made = lines.with_columns(from_ns=pl.when(before == QUEUES_COUNTED).then(before_ns)).filter(name == QUEUE_CREATED)
-    return made.select("thread", "ring", "from_ns", to_ns=pl.col("stamp_ns") + LOG_STEP_NS)
+    return made.select("file", "offset", "thread", "ring", "from_ns", to_ns=pl.col("stamp_ns") + LOG_STEP_NS)
 
 
 def list_raw_line_spans(log: pl.DataFrame) -> pl.DataFrame:

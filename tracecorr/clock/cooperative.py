@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import QUEUE_CREATED
+from tracecorr.clock.rows import attach_args
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED
 
 
 def find_shared(lines: pl.DataFrame) -> pl.Series:
@@ -22,3 +23,19 @@ def find_shared(lines: pl.DataFrame) -> pl.Series:
     last = pl.col("cooperative").forward_fill().shift(1).over(keys)
     shared = made & (pl.col("cooperative") == 1) & (last == 1) & (users > 0) & pl.col("address").is_not_null()
     return lines.select(shared.fill_null(value=False)).to_series()
+
+
+def list_shared(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return file and offset of the Created lines that made no queue.
+
+    Args:
+        log: rows of the log, creations and deletions of queues among them.
+        args: part args.
+    """
+    place = ["file", "offset"]
+    lives = log.filter(pl.col("name").is_in([QUEUE_CREATED, QUEUE_DELETED])).select(
+        *place, "name", "process", "ring", "stamp_ns"
+    )
+    lives = attach_args(lives, args, ["swq", "cooperative"])
+    lives = lives.with_columns(address=pl.coalesce("ring", "swq")).sort("stamp_ns", *place)
+    return lives.filter(find_shared(lives)).select(place)

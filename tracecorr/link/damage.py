@@ -45,8 +45,6 @@ _TOLD = int(Flag.SPAN_TOLD)
 _ENTER, _EXIT = int(Flag.ENTER_ONLY), int(Flag.EXIT_ONLY)
 # A function that shows both lines of fewer of its calls prints one line only.
 _LEAST_WHOLE = 0.1
-# In a log without threads the calls among so many last ones may be open at its end.
-_LAST_CALLS = 50
 # A log with so many calls of which none ends leaves out the lines that end them.
 _LEAST_CALLS = 5
 # Behind one of these lines a ring is that of another queue.
@@ -403,33 +401,23 @@ def _find_packet_gaps(log: pl.DataFrame) -> pl.DataFrame:
 
 
 def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
-    """Return holes beside the HIP calls of which one line is there: up to the next call of their thread.
+    """Return holes before returns of HIP calls whose first line is missing: up to the previous call of the thread.
 
-    No line is missing if the log begins or ends in the call, or if the function hardly ever prints both.
+    Nothing is missing if the log begins in the call, or if the function hardly ever prints both lines. A call without
+    a return shows no hole: HIP 7.2 prints none for a launch into a graph that is being captured.
     """
     flags, name, thread = pl.col("flags"), ["file", "name"], ["file", "thread"]
     calls = log.filter(pl.col("layer") == "hip").with_columns(flags.fill_null(0)).sort("file", "offset")
-    is_half, is_exit = flags & HALF_SEEN > 0, flags & _EXIT > 0
-    place, count = pl.int_range(pl.len()).over(thread), pl.len().over(thread)
+    is_exit = flags & _EXIT > 0
     entered = pl.col("offset").filter(~is_exit).min().over(thread)
     is_early = (pl.col("offset") < entered).fill_null(value=True) & _is_late(_list_begun(log))
-    at_start = is_exit & ((place == 0) | is_early)
-    few = pl.when(pl.col("thread").is_null()).then(_LAST_CALLS).otherwise(1)
-    at_end = ~is_exit & (count - place <= few)
-    paired = is_half.mean().over(name) <= 1 - _LEAST_WHOLE
-    beside = {
-        f"{column}_beside": pl.when(is_exit)
-        .then(pl.col(column).shift(1))
-        .otherwise(pl.col(column).shift(-1))
-        .over(thread)
-        for column in ("offset", "ts_ns")
-    }
-    halves = calls.with_columns(**beside, is_torn=is_half & paired & ~at_start & ~at_end).filter("is_torn")
-    one, two = "offset", pl.coalesce("offset_beside", "offset")
-    since, until = "ts_ns", pl.coalesce("ts_ns_beside", "ts_ns")
+    at_start = is_exit & ((pl.int_range(pl.len()).over(thread) == 0) | is_early)
+    paired = (flags & HALF_SEEN > 0).mean().over(name) <= 1 - _LEAST_WHOLE
+    before = {f"{column}_before": pl.col(column).shift(1).over(thread) for column in ("offset", "ts_ns")}
+    halves = calls.with_columns(**before, is_torn=is_exit & paired & ~at_start).filter("is_torn")
     return halves.select(
-        "file", "process", "thread", low=pl.min_horizontal(one, two), high=pl.max_horizontal(one, two),
-        from_ns=pl.min_horizontal(since, until), to_ns=pl.max_horizontal(since, until), count=pl.lit(1),
+        "file", "process", "thread", low=pl.coalesce("offset_before", "offset"), high="offset",
+        from_ns=pl.coalesce("ts_ns_before", "ts_ns"), to_ns="ts_ns", count=pl.lit(1),
     ).cast(_HOLE)  # type: ignore[arg-type]  # fmt: skip
 
 

@@ -146,8 +146,17 @@ class Capture:
         return [str(node["node"]) for node in self.info.get("nodes") or []]
 
     def raw(self, file: int, offset: int, length: int) -> bytes:
-        """Return the exact raw bytes behind a row, as (file, offset, length) of the row name them."""
-        return read_at(self._raw_path(file), offset, length)
+        """Return the exact raw bytes behind a row, as (file, offset, length) of the row name them.
+
+        Raises:
+            CaptureError: the raw file is missing.
+            InputError: it cannot be read, or is damaged there.
+        """
+        path = self._raw_path(file)
+        if not path.exists():
+            next_step = "restore it: the tables do not contain its bytes"
+            raise CaptureError(f"the raw file {self.file_path(file)} is missing", next_step)
+        return read_at(path, offset, length)
 
     def record_text(self, file: int, record: bytes) -> str:
         """Return a binary record of a trace with the names of its event and fields; "" where no format tells them.
@@ -402,9 +411,16 @@ def _describe_absent(path: Path, captures: list[Path]) -> CaptureError:
         path: what was named.
         captures: the capture folders in it, or beside it where it does not exist.
 
+    Raises:
+        InputError: `path` is a file that cannot be read.
     """
     if path.is_file():
-        hint = f"tracecorr import {quote_path(path)} tells how to make one of it"
+        # It knows all readers, and importing them takes longer than to open a capture.
+        from tracecorr.read.importing import find_option
+        from tracecorr.store import raw
+
+        option = find_option(raw, path)
+        hint = f"make one of it: tracecorr import {option} {quote_path(path)}" if option else _MAKE
         return CaptureError(f"{path} is a file and no capture folder", hint)
     if (path / "capture.json").exists():
         return CaptureError(f"{path / 'capture.json'} is damaged: it holds no whole description", _import_again(path))

@@ -73,10 +73,3 @@ def test_what_came_behind_the_recording_lacks_in_no_file(pages: Path, tmp_path: 
     assert _load(tmp_path, pages) == (3352, [])
     _count(pages, lambda stats: stats["cpu0"].update({"oldest event ts": " 4975.100000"}))
     assert _load(tmp_path, pages) == (3352, [(0, 90)])
-
-
-def test_records_that_a_text_of_the_recording_holds_do_not_lack(pages: Path, tmp_path: Path, data_folder: Path) -> None:
-    _cut(pages, 1, 5)
-    text = data_folder / "captures" / "streams-priority" / "ftrace.txt"
-    used, losses = _load(tmp_path, text, pages)
-    assert used >= 3352 and not losses

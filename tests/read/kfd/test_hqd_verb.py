@@ -48,7 +48,7 @@ def test_pointers_are_told_to_be_no_backlog(debugfs: Path, capsys: pytest.Captur
     """Of an idle queue one may be 323, the other 2371."""
     assert main(["hqd", str(debugfs / dump)]) == 0
     text = capsys.readouterr().out
-    assert "| rptr | wptr |" in text and "their difference is no backlog" in text
+    assert "| rptr | wptr |" in text and "their difference is not the backlog" in text
 
 
 def test_json_tells_dumps_queues_and_slots(debugfs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

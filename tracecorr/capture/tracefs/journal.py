@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -129,20 +129,28 @@ class Journal:
             raise MachineError(f"cannot write the journal {self.path}: {error.strerror}", "free some space") from error
         self.notes.append(note)
 
-    def undo(self, actions: Mapping[str, Undo]) -> list[str]:
-        """Undo all changes, the last one first; return why some could not be undone. They stay in the journal."""
+    def undo(self, actions: Mapping[str, Undo], but: Container[str] = ()) -> list[str]:
+        """Undo all changes, the last one first; return why some could not be undone. They stay in the journal.
+
+        Args:
+            actions: what undoes a change, by its kind.
+            but: kinds of changes that stay in the journal, too: their time has not come.
+        """
         kept: list[Note] = []
         problems = [
             f"line {number} of {self.path} cannot be read, what it names is not undone: look, then remove the file"
             for number in self._unread
         ]
         for note in reversed(self.notes):
+            if note.get("kind") in but:
+                kept.insert(0, note)
+                continue
             problem = _undo_one(note, actions)
             if problem:
                 problems.append(problem)
                 kept.insert(0, note)
         self.notes = kept
-        if not problems:
+        if not kept and not problems:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
         return problems

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from tracecorr.model import schema
+from tracecorr.model.arrow import take_column
 from tracecorr.model.reasons import BROKEN_RECORD
 from tracecorr.read.digits import Ints
 from tracecorr.read.ftrace.prefix import INSTANCE, RECORD, LineHeads
@@ -73,7 +74,7 @@ def read_spans(text: Text, start: Ints, end: Ints) -> pl.Series:
     spans = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(text.raw)]
     )
-    raw = pl.Series(spans).gather_every(2)
+    raw = take_column(spans).gather_every(2)
     try:
         strings = raw.cast(pl.String)
     except pl.exceptions.ComputeError:
