@@ -17,6 +17,10 @@ from tracecorr.model.kinds import (
     SUBMITTED,
 )
 
+# Commands that write one packet which completes a signal, their last one: those before it only wait. Copies write
+# several (all recorded logs of HIP 5.7.1, 6.4.3 and 7.2.4).
+_COMPLETED_ONCE = (*MARKERS, GRAPH_COMMAND, KERNEL_COMMAND)
+_OF_COMMAND = ("command_event", "enqueue_ns", "command", "command_stream", "command_parent", "kind")
 _BARRIERS = [kind for kind in PACKET_KINDS if kind.startswith("barrier")]
 # Of a kind of commands that end in the log, more show it.
 _ENDS = 0.05
@@ -49,7 +53,7 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     ).to_series()  # fmt: skip
     told = select_marked(launches.drop("thread", "outside", "command_offset"), pl.lit(is_same))
     told = told.with_columns(lines.drop("file", "thread", "command_offset")[place.filter(is_same)].get_columns())
-    before = select_marked(told, _fits().fill_null(value=False))
+    before = select_marked(_return_to_outer(told, lines), _fits().fill_null(value=False))
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
     rest = launches.filter(pl.col("graph") & is_packet).drop_nulls("parent")
@@ -63,6 +67,57 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     one_ring = pl.col("queue").n_unique().over("command_event") == 1
     columns = ("event", "command_event", "enqueue_ns", "command", "command_stream", "kind")
     return pl.concat([before.select(columns), after.drop_nulls("command_event").filter(one_ring).select(columns)])
+
+
+def _return_to_outer(found: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return `found` in which what follows the packet that completes a command belongs to the command around it.
+
+    A command that waits for another one prints that it is enqueued before it sees to that: a marker for the end of the
+    other is then enqueued, and written, inside of it (`Command::enqueue` of CLR; seen in hipLaunchHostFunc of HIP
+    7.2.4). The outer one is that whose line stands before it in the same call, if it has written nothing before.
+
+    Args:
+        found: packets and copies with the thread's last command in their call: event, file, offset, parent, name,
+            signal, command_event, enqueue_ns, command (pointer), command_stream, command_parent, kind (of the command).
+        lines: enqueue lines: file, thread, command_offset and what `found` has of a command.
+    """
+    # Most are the only packets of their commands.
+    once = found.filter(pl.col("kind").is_in(_COMPLETED_ONCE))
+    late = once.filter(pl.len().over("command_event") > 1).sort("file", "offset").filter(_is_behind())
+    if late.is_empty():
+        return found
+    behind = found.join(late.select("event"), on="event", how="semi")
+    own = found.join(behind, on="event", how="anti", maintain_order="left")
+    parent, stream = pl.col("parent"), pl.col("command_stream")
+    same = pl.col("outer_parent").eq_missing(parent) & pl.col("outer_stream").eq_missing(stream)
+    moved = behind.join(_list_outer(lines, own), on="command_event").filter(same)
+    moved = moved.with_columns(pl.col(f"outer_{name.removeprefix('command_')}").alias(name) for name in _OF_COMMAND)
+    own_again = moved.sort("file", "offset").filter(~_is_behind())
+    return pl.concat([own, own_again.select(found.columns)])
+
+
+def _list_outer(lines: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """Return the command line before each one of its thread (`outer_`), of those that have written nothing."""
+    ordered = lines.filter(~pl.col("submitted")).sort("file", "thread", "command_offset")
+    names = {name: f"outer_{name.removeprefix('command_')}" for name in _OF_COMMAND}
+    before = ordered.select(
+        pl.col("command_event").alias("inner"),
+        *(pl.col(name).shift(1).over("file", "thread").alias(new) for name, new in names.items()),
+    )
+    idle = before.filter(~pl.col("outer_event").is_in(own["command_event"].unique().implode()))
+    return idle.drop_nulls("outer_event").rename({"inner": "command_event"})
+
+
+def _is_behind() -> pl.Expr:
+    """Tell which packets, in the order of their lines, follow the one that completes their command.
+
+    A barrier completes no kernel's command: the one before its dispatch tells when a part of the memory for arguments
+    may be used again (`Issue barrier to flush chunk`, HIP 6.4.3).
+    """
+    flushes = (pl.col("kind") == KERNEL_COMMAND) & (pl.col("name") != "dispatch")
+    completes = ((pl.col("signal").fill_null(0) != 0) & ~flushes).cast(pl.Int64)
+    before = completes.cum_sum().over("command_event") - completes
+    return pl.col("kind").is_in(_COMPLETED_ONCE) & (before > 0)
 
 
 def _drop_second_dispatches(found: pl.DataFrame) -> pl.DataFrame:

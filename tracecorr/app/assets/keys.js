@@ -103,7 +103,7 @@ function centre(x) {
   changed();
 }
 function onMove(event) {
-  const x = event.offsetX, y = event.offsetY, view = view;
+  const x = event.offsetX, y = event.offsetY;
   view.cursor = { x: x, y: y };
   if (!drag) { hover(x, y, event); redraw(); return; }
   if (Math.abs(x - drag.x) + Math.abs(y - drag.y) > 3) drag.moved = true;
