@@ -97,11 +97,12 @@ class ContainerLogs:
         os.close(self._parent)
 
     def _copy(self, name: str, target: Path, owners: set[int]) -> None:
-        """Copy a log, all of it or nothing; what was freed of it stays a hole."""
+        """Copy a log, all of it or nothing; it keeps its owner, and what was freed of it stays a hole."""
         source = open_log(name, os.O_RDONLY, owners, self._folder)
         try:
             with ExitStack() as undone, (target / name).open("xb") as copy:
                 undone.callback((target / name).unlink)
+                os.fchown(copy.fileno(), os.fstat(source).st_uid, -1)
                 for start, end in list_data(source, 0, os.fstat(source).st_size):
                     copy.seek(start)
                     while start < end and (piece := os.pread(source, min(_PIECE, end - start), start)):
