@@ -124,6 +124,7 @@ def import_files(
     clock_samples: Path | None = None,
     hqd: Sequence[Path] = (),
     rocprof: Sequence[Path] = (),
+    kernel_logs: Sequence[Path] = (),
     force: bool = False,
     progress: Callable[[str], None] = lambda _: None,
     live: Callable[[str], None] = lambda _: None,
@@ -138,6 +139,7 @@ def import_files(
         clock_samples: clock.json with bracketed samples.
         hqd: debugfs dumps of the KFD's queues.
         rocprof: CSV, JSON or rocpd databases of rocprof.
+        kernel_logs: kernel logs: dmesg, /dev/kmsg, journalctl.
         force: replace `out`.
         progress: called with a line of text for each file.
         live: called with what is being done now.
@@ -151,7 +153,7 @@ def import_files(
     # Beside it the capture is made; a process has at most seven digits.
     refuse_odd_name(str(target), longer=len("..1234567.new"))
     check_place(out, force=force)
-    incoming = plan_import(raw, amd_logs, ftrace, clock_samples, hqd, rocprof)
+    incoming = plan_import(raw, amd_logs, ftrace, clock_samples, hqd, rocprof, kernel_logs)
     for item in incoming:
         refuse_odd_name(item.target)
     for text in describe_abandoned(target.parent):

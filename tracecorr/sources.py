@@ -28,6 +28,7 @@ from tracecorr.read.ftrace import (
 )
 from tracecorr.read.ftrace.markers import keep_ranges
 from tracecorr.read.ftrace.text import PRINTS
+from tracecorr.read.kernel_log import read_kernel_log
 from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls
@@ -48,6 +49,7 @@ _STEPS = {
     "rocprof": (0, 0),
     "polls": (0, 0),
     "smi": (0, 0),
+    "kernel_log": (0, 1000),
     "prints": (500, 500),
 }
 # Another process costs about what it takes to read so many bytes of a log.
@@ -131,6 +133,8 @@ def _open_readers(
             yield "sysfs", "polls", read_polls(chunks, entry["file"])
         elif entry["form"] == "prints":
             yield "trace_printk", "prints", read_prints(chunks, entry["file"], Path(entry["path"]).stem)
+        elif entry["form"] == "kernel_log":
+            yield "kernel_log", "kernel_log", read_kernel_log(chunks, entry["file"])
         elif entry["form"] == "smi":
             yield "kfd_smi", "smi", read_smi_events(chunks, entry["file"])
     for recording in list_recordings(capture.info["files"]):

@@ -63,6 +63,15 @@ RocprofOption = Annotated[
         "--rocprof", metavar="FILE...", help="Output of rocprofv3 (CSV, JSON, rocpd .db) or rocprof v1 (CSV, JSON)."
     ),
 ]
+KernelLogOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--kernel-log",
+        metavar="FILE...",
+        help="Kernel logs: dmesg (any time format, --json), /dev/kmsg, journalctl -k (short, short-monotonic, json, "
+        "export).",
+    ),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
@@ -82,6 +91,7 @@ def import_verb(
     clock_samples: ClockSamplesOption = None,
     hqd: HqdOption = None,
     rocprof: RocprofOption = None,
+    kernel_log: KernelLogOption = None,
     output: OutputOption = None,
     force: ForceOption = False,
     jobs: JobsOption = None,
@@ -92,11 +102,11 @@ def import_verb(
     """
     if context.args:
         raise _name_options([Path(word) for word in context.args])
-    logs, traces, dumps, profiles = amd_log or [], ftrace or [], hqd or [], rocprof or []
-    if not (logs or traces or profiles):
+    logs, traces, dumps, profiles, kernel_logs = amd_log or [], ftrace or [], hqd or [], rocprof or [], kernel_log or []
+    if not (logs or traces or profiles or kernel_logs):
         raise _name_lacking(dumps)
     _check_clock(ftrace_clock, traces)
-    target = _choose_output(output, (logs or traces or profiles)[0])
+    target = _choose_output(output, (logs or traces or profiles or kernel_logs)[0])
 
     from tracecorr.pipeline import correlate, import_files
 
@@ -109,6 +119,7 @@ def import_verb(
             clock_samples=clock_samples,
             hqd=dumps,
             rocprof=profiles,
+            kernel_logs=kernel_logs,
             force=force,
             progress=say,
             live=say_live,

@@ -135,6 +135,8 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         return fit_clock_map(readings, "samples", 0.0) if len(readings) else unknown
     if source == "trace_printk" and clock != "mono":
         return _fit_top_buffer(clock, evidence.samples.get("top_buffer"))
+    if source == "kernel_log":
+        return _fit_kernel_log(clock, evidence)
     if source in ("hqd", "kfd_smi", "trace_printk"):
         # The reader took CLOCK_MONOTONIC itself.
         return ClockMap("same_clock")
@@ -150,6 +152,20 @@ def _fit_top_buffer(clock: str, readings: Any) -> ClockMap:
         return ClockMap("unaligned", reason=f"no reading of the top buffer's clock{told}")
     bounds = bound_top_buffer(readings["samples"])
     return fit_clock_map(bounds, "samples", 0.0 if clock in _SAME_RATE else MAX_RATE)
+
+
+def _fit_kernel_log(clock: str, evidence: ClockEvidence) -> ClockMap:
+    """Return the map of printk's stamps, local_clock: from readings of both clocks at once, and from nothing else.
+
+    The same line in the trace (`printk:console`) bounds it from above only: consoles may be written late.
+    """
+    if clock != "printk":
+        told = {"earlier_boot": "of an earlier boot", "realtime": "by a wall clock, or without a time"}
+        return ClockMap("unaligned", reason=f"its lines are {told.get(clock, clock)}")
+    readings = bound_readings(evidence.samples["samples"], "printk")
+    if not len(readings):
+        return ClockMap("unaligned", reason="no readings of printk's clock (local_clock), as `capture` takes them")
+    return fit_clock_map(readings, "samples")
 
 
 def _fit_rocprof(evidence: ClockEvidence) -> ClockMap:

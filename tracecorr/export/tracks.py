@@ -56,6 +56,7 @@ _GROUPS = {
     "hip": "HIP calls", "hsa": "HSA calls", "gpu": "GPU", "doorbell": "doorbells", "aql": "log", "command": "log",
     "copy": "log", "signal": "log", "memory": "log", "hqd": "HQD", "marker": "marks", "other": "other",
     "smi": "evictions, faults",
+    "kernel": "kernel log",
 }  # fmt: skip
 _QUEUE_GROUPS = {"aql": "packets", "doorbell": "doorbells", "gpu": "GPU"}
 _KERNEL = "kernel"

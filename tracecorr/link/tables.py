@@ -8,7 +8,20 @@ import polars as pl
 
 from tracecorr.clock.joins import select_rows, sort_rows
 from tracecorr.clock.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
-from tracecorr.link import calls, creations, damage, descriptors, hqds, mqds, queues, rings, rocprof, samples, streams
+from tracecorr.link import (
+    calls,
+    creations,
+    damage,
+    descriptors,
+    hqds,
+    kernel_log,
+    mqds,
+    queues,
+    rings,
+    rocprof,
+    samples,
+    streams,
+)
 from tracecorr.link import events as keys
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.functions import list_twin_args, nest_calls
@@ -55,7 +68,13 @@ def link_tables(
     events = _nest_events(damage.drop_counts(damage.open_calls(events, found_damage), found_damage))
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
     events, owners = _find_owners(events, packets, args, identities, trace_aligned, hqd, known_gpus)
-    named = [hqds.assign_gpus(args, driver.devices, owners.gpus), hqds.find_gpus_of_sights(events, owners.hqd)]
+    events = kernel_log.mark_twins(events, args)
+    events = kernel_log.attach_named(events, args, identities.processes, owners.queues, owners.hqd)
+    named = [
+        hqds.assign_gpus(args, driver.devices, owners.gpus),
+        hqds.find_gpus_of_sights(events, owners.hqd),
+        kernel_log.find_gpus(events, args, owners.gpus),
+    ]
     events = keys.attach_gpus(events, owners.queues, pl.concat(named))
     packets = packets.drop(queues.PACKET_IDS)
     jobs = build_drm_jobs(events, args)
@@ -70,7 +89,7 @@ def link_tables(
     )
     events = keys.describe_gpu_times(keys.chain_doorbells(events, launches), found.gpu)
     edges = (
-        hqds.link_hqds(events, owners.hqd, owners.queues),
+        hqds.link_hqds(events, owners.hqd, owners.queues), kernel_log.link_lines(events, owners.queues),
         descriptors.link_doorbell_mappings(events, args, driver.mappings),
         link_drm_jobs(jobs), found_edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip

@@ -8,10 +8,10 @@ from enum import IntFlag
 # In the order of the path from a HIP call to the hardware.
 LAYERS = (
     "hip", "command", "aql", "copy", "signal", "memory", "hsa", "syscall", "ioctl", "kfd", "mqd",
-    "doorbell", "drm_sched", "amdgpu", "smi", "gpu", "hqd", "sched", "marker", "other",
+    "doorbell", "drm_sched", "amdgpu", "smi", "kernel", "gpu", "hqd", "sched", "marker", "other",
 )  # fmt: skip
 
-SOURCES = ("amd_log", "ftrace", "trace_printk", "hqd", "sysfs", "kfd_smi", "rocprof", "tracecorr")
+SOURCES = ("amd_log", "ftrace", "trace_printk", "kernel_log", "hqd", "sysfs", "kfd_smi", "rocprof", "tracecorr")
 
 RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 

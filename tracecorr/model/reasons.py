@@ -38,7 +38,7 @@ MISSING_BYTES = "missing_bytes"
 
 _SKIPPED = {
     PROGRAM_OUTPUT: "HIP log: text of the program, or the rest of a record that cannot surely be told to be one",
-    BLANK_LINE: "HIP log: nothing but blanks",
+    BLANK_LINE: "HIP log, kernel log: nothing but blanks",
     CONTINUATION: "HIP log: a further line of a message of the compiler, or of the source text given to it",
     BEHIND_NULS: "HIP log: the end of a record behind NULs; what lacks is told with these",
     "no_record_prefix": "text of a kernel trace: lines before the first record that are none",
@@ -56,6 +56,10 @@ _SKIPPED = {
     "no_line_of_a_dump": "dump of the KFD: a line that the driver does not print",
     "mqds_of_other_queues": "dump of the KFD: memory that the driver prints behind an MQD",
     "registers_did_not_answer": "dump of the KFD: registers of zeros or of ones alone, as a device that is off reads",
+    "no_message_of_the_gpu": "kernel log: a message of another driver or of the kernel",
+    "not_of_the_kernel": "kernel log: a message that a program wrote",
+    "no_line_of_a_kernel_log": "kernel log: a line in another form than the others",
+    "journal_heading": "kernel log: what journalctl and dmesg print around the records",
     "no_line_of_smi_events": "SMI events: a line that the driver does not print",
     "unknown_event": "SMI events: a kind of event that is not known here, as newer kernels may have",
 }

@@ -21,6 +21,7 @@ from tracecorr.model.kinds import BEGINNINGS
 from tracecorr.read.amdlog import looks_like_amd_log, read_amd_log
 from tracecorr.read.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.read.ftrace.trace_dat import read_description
+from tracecorr.read.kernel_log import looks_like_kernel_log
 from tracecorr.read.kfd.dumps import looks_like_dump
 from tracecorr.read.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 
@@ -41,6 +42,7 @@ _KINDS = (
     ("--ftrace", "a trace.dat", looks_like_trace_dat),
     ("--rocprof", "output of rocprof", looks_like_rocprof),
     ("--rocprof", "a database", looks_like_sqlite),
+    ("--kernel-log", "a kernel log", looks_like_kernel_log),
     ("--hqd", "a dump of the KFD's queues", looks_like_dump),
 )
 # So many bytes of each end of a log are read: some six thousand lines.
@@ -92,13 +94,15 @@ def plan_import(
     clock_samples: Path | None,
     hqd: Sequence[Path],
     rocprof: Sequence[Path],
+    kernel_logs: Sequence[Path] = (),
 ) -> list[Incoming]:
     """Return the files to copy, after a look at what they are.
 
     Raises:
         InputError: a file is missing, empty, or not what its option says.
     """
-    incoming = [*_plan_logs(files, amd_logs), *_plan_traces(files, ftrace), *_plan_others(files, hqd, rocprof)]
+    others = [*_plan_kernel_logs(files, kernel_logs), *_plan_others(files, hqd, rocprof)]
+    incoming = [*_plan_logs(files, amd_logs), *_plan_traces(files, ftrace), *others]
     if clock_samples is not None:
         files.read_clock_samples(clock_samples)
         incoming.append(Incoming(clock_samples, "raw/clock.json", "tracecorr", "clock_samples"))
@@ -139,6 +143,13 @@ def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         form = ("perf" if path.name.startswith("perf-") else "pages") if path in pages else "description"
         yield Incoming(path, f"raw/ftrace/{number}/{path.relative_to(folder)}", "ftrace", form)
+
+
+def _plan_kernel_logs(files: Files, logs: Sequence[Path]) -> Iterator[Incoming]:
+    for number, path in enumerate(logs):
+        lacks = "no kernel log (dmesg, /dev/kmsg, journalctl) with a line of the GPU's driver"
+        _check(files, path, looks_like_kernel_log, lacks, "--kernel-log")
+        yield Incoming(path, f"raw/kernel_log/{number}-{plain_name(path)}", "kernel_log", "kernel_log")
 
 
 def _plan_others(files: Files, hqd: Sequence[Path], rocprof: Sequence[Path]) -> Iterator[Incoming]:

@@ -435,7 +435,13 @@ def _describe_absent(path: Path, captures: list[Path]) -> CaptureError:
 def _import_again(path: Path) -> str:
     """Return how a capture folder whose description is lost becomes one again: its raw files are whole."""
     raw = path / "raw"
-    sources = (("--amd-log", "amd_log"), ("--ftrace", "ftrace"), ("--hqd", "hqd"), ("--rocprof", "rocprof"))
+    sources = (
+        ("--amd-log", "amd_log"),
+        ("--ftrace", "ftrace"),
+        ("--hqd", "hqd"),
+        ("--rocprof", "rocprof"),
+        ("--kernel-log", "kernel_log"),
+    )
     words = [f"{option} {quote_path(raw / name)}/*" for option, name in sources if any((raw / name).glob("*"))]
     if not words:
         return _MAKE

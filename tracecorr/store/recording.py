@@ -44,6 +44,7 @@ _PLACES = (
     (re.compile(r"raw/sysfs\.jsonl"), "sysfs", "polls"),
     (re.compile(r"raw/trace_printk/\w+\.txt"), "trace_printk", "prints"),
     (re.compile(r"raw/kfd_smi\.txt"), "kfd_smi", "smi"),
+    (re.compile(r"raw/kernel_log/.*"), "kernel_log", "kernel_log"),
     (re.compile(r"raw/clock\.json"), "tracecorr", "clock_samples"),
 )
 

@@ -24,6 +24,7 @@ from tracecorr.analyze.ioctls import (
     summarize_evictions,
     summarize_ioctls,
 )
+from tracecorr.analyze.kernel_log import summarize_kernel_log
 from tracecorr.analyze.kernels import summarize_named, summarize_rocprof
 from tracecorr.analyze.latency import summarize_latency, summarize_paths
 from tracecorr.analyze.launches import (
@@ -503,6 +504,17 @@ def _driver_sections(evidence: Evidence) -> Iterator[Section]:
         "recorded by the KFD (SMI events), also of other processes than the workload's: an evicted queue does not run "
         "until its restore. Only newer drivers report, by DROPPED_EVENT, that their small buffer overran",
         nothing="no SMI event of the KFD is recorded (a capture as root on a machine with GPUs records them)",
+    )
+    yield Section(
+        "kernel_log",
+        "Kernel log",
+        summarize_kernel_log(tables),
+        "what amdgpu, amdkfd and the kernel printed; `process`, `queue` and `gpu` only where the line names them and "
+        "its time is known. Half of all hangs print nothing",
+        missing=""
+        if "kernel_log" in evidence.sources or evidence.layers.get("kernel")
+        else "no kernel log: what the driver printed is unknown; import with --kernel-log",
+        nothing="the kernel log is silent: none of its lines is of the GPU's driver",
     )
 
 

@@ -20,6 +20,7 @@ from tracecorr.model import schema
 from tracecorr.model.schema import CAT
 from tracecorr.read.digits import MIX, Words
 from tracecorr.read.ftrace.tracepoints import event_layer
+from tracecorr.read.kernel_log import list_fields, name_messages
 from tracecorr.read.kfd import ioctl_name, layer_of, result_text
 
 BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
@@ -350,6 +351,18 @@ def add_others(batch: Batch, frame: pl.DataFrame) -> None:
     name = pl.when(pl.col("event") == "").then(pl.lit("unknown")).otherwise(pl.col("event"))
     batch.add(frame, phase=INSTANT, call=0, layer="other", name=name)
     batch.add_text(frame, "body", pl.col("rest"))
+
+
+def add_console(batch: Batch, frame: pl.DataFrame) -> None:
+    """Add records of `printk:console` with their text in `rest`: messages of the GPU's driver get their names."""
+    named = name_messages(frame.select(text=pl.col("rest").str.strip_chars_end("\n")))
+    is_message = named["name"].is_not_null()
+    add_others(batch, frame.filter(~is_message).with_columns(event=pl.lit("console")))
+    lines, named = frame.filter(is_message), named.filter(is_message)
+    batch.add(lines, phase=INSTANT, call=0, layer="kernel", name=pl.lit(named["name"]))
+    for key, numbers, texts in list_fields(named):
+        told = lines.select("file", "offset", numbers.alias(f"u_{key}"), texts.alias(f"t_{key}"))
+        batch.add_args(told, [key])
 
 
 def add_marker(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:

@@ -156,7 +156,7 @@ class Payloads:
             return self._probe
         if event.system == "ftrace":
             return self._own.get(event.name, _event)
-        return _event
+        return _console if event.system == "printk" and event.name == "console" else _event
 
     @property
     def _own(self) -> dict[str, Callable[[ev.Batch, Rows, Format], None]]:
@@ -269,6 +269,14 @@ def _exit(batch: ev.Batch, rows: Rows, event: Format) -> None:
     frame, keys = rows.frame(event, ("ret",))
     if keys:
         ev.add_syscall_exit(batch, frame, event.name.removeprefix("sys_exit_"))
+
+
+def _console(batch: ev.Batch, rows: Rows, event: Format) -> None:
+    frame, _ = rows.frame(event, ("msg",))
+    if "t_msg" in frame.columns:
+        ev.add_console(batch, frame.rename({"t_msg": "rest"}))
+    else:
+        _event(batch, rows, event)
 
 
 def _event(batch: ev.Batch, rows: Rows, event: Format) -> None:

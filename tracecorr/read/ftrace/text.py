@@ -268,6 +268,8 @@ class _Reader:
             add_marker_texts(batch, frame)
         elif event in _PRINTS:
             _add_prints(batch, frame)
+        elif event == "console":
+            ev.add_console(batch, frame)
         elif _ADDRESS.fullmatch(event):
             # The function that writes markers, without a table of symbols.
             is_clock = frame["rest"].str.contains(CLOCK_TEXT)
@@ -286,7 +288,7 @@ def _is_enter(event: str) -> bool:
 
 
 def _has_reader(event: str) -> bool:
-    known = (MARKER, *_PRINTS, "function", "sys_enter", "sys_exit")
+    known = (MARKER, *_PRINTS, "console", "function", "sys_enter", "sys_exit")
     if event in known or _ADDRESS.fullmatch(event):
         return True
     return event.startswith(("sys_enter_", "sys_exit_")) or bool(tracepoints.KNOWN.match(event))

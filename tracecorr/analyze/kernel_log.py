@@ -1,0 +1,41 @@
+"""What the kernel's log says of GPUs, queues and processes, message by message."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.model.sights import is_counted
+from tracecorr.read.kernel_log import DRIVER_MESSAGE, MESSAGES
+
+
+def summarize_kernel_log(tables: Tables) -> pl.DataFrame:
+    """Return one row per message, GPU, process and queue that it names, in the order of their first lines.
+
+    Returns: name (of the catalogue, or `driver_message`: such lines are one row each text), gpu, process, queue (null
+        where the line names none that is known), lines, first_event, first_ns, last_ns (null where the log's clock
+        could not be mapped), text (the first line), means, helps (null where nothing general is known).
+    """
+    events = tables("events").filter((pl.col("layer") == "kernel") & is_counted())
+    rows = collect(events.select("event", "ts_ns", "err_lo_ns", "gpu", "process", "queue", *as_text("name")))
+    texts = collect(
+        tables("args")
+        .filter(pl.col("event").is_in(rows["event"].implode()) & (pl.col("key").cast(pl.String) == "text"))
+        .select("event", "text")
+    )
+    told = rows.join(texts.unique("event", keep="first"), on="event", how="left", maintain_order="left")
+    timed = pl.when(pl.col("err_lo_ns").is_not_null()).then("ts_ns")
+    alike = pl.when(pl.col("name") == DRIVER_MESSAGE).then("text")
+    grouped = told.with_columns(alike=alike, at=timed).sort("event").group_by(
+        "name", "gpu", "process", "queue", "alike", maintain_order=True
+    )  # fmt: skip
+    counted = grouped.agg(
+        lines=pl.len().cast(pl.Int64), first_event=pl.col("event").first(), first_ns=pl.col("at").min(),
+        last_ns=pl.col("at").max(), text=pl.col("text").first(),
+    ).sort("first_event")  # fmt: skip
+    meanings = {message.name: message.means for message in MESSAGES}
+    remedies = {message.name: message.helps for message in MESSAGES if message.helps}
+    return counted.drop("alike").with_columns(
+        means=pl.col("name").replace_strict(meanings, default=None, return_dtype=pl.String),
+        helps=pl.col("name").replace_strict(remedies, default=None, return_dtype=pl.String),
+    )
