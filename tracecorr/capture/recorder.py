@@ -82,8 +82,8 @@ class KernelRecorder:
         failed = self.map_watch.failed if self.map_watch is not None else ""
         unwatched = (Absent("some libraries as soon as they are mapped", f"perf: {failed}"),) if failed else ()
         return replace(
-            plan, absent=(*plan.absent, *self._perf.absent, *self._absent, *unwatched, *self._kernel_log.absent), smi_gpus=smi,
-            watch_mappings=plan.watch_mappings if self.map_watch is not None else "",
+            plan, absent=(*plan.absent, *self._perf.absent, *self._absent, *unwatched, *self._kernel_log.absent),
+            smi_gpus=smi, watch_mappings=plan.watch_mappings if self.map_watch is not None else "",
         )  # fmt: skip
 
     @property

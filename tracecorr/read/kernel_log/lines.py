@@ -22,7 +22,8 @@ BLANK, HEADING, FOREIGN, OF_PROGRAM = "blank_line", "journal_heading", "no_line_
 
 RECORD = pl.Schema({
     "offset": pl.Int64, "length": pl.Int64, "size": pl.Int64, "reason": pl.String, "stamp_ns": pl.Int64,
-    "clock": pl.String, "received_ns": pl.Int64, "level": pl.Int64, "pci": pl.String, "text": pl.String, "seq": pl.Int64,
+    "clock": pl.String, "received_ns": pl.Int64, "level": pl.Int64, "pci": pl.String, "text": pl.String,
+    "seq": pl.Int64,
 })  # fmt: skip
 
 _LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
