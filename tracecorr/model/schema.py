@@ -261,6 +261,8 @@ GPUS = Table(
             "partition mode of its device: `SPX`, `DPX`, `TPX`, `QPX`, `CPX`; null = none or not known",
         ),
         ("scheduler", CAT, "`HWS`, `MES` or `none`"),
+        ("cp_slots", U16, "hardware slots for compute queues of programs (`num_cp_queues`); null = not known"),
+        ("sdma_slots", U16, "SDMA queues that its engines hold, those for XGMI included; null = not known"),
     ),
 )
 
