@@ -205,8 +205,8 @@ def limit_evidence(links: pl.DataFrame, events: pl.DataFrame, damage: Damage) ->
     if damage.throughout.is_empty() and damage.holes.is_empty() and damage.traces.is_empty():
         return links
     rule = pl.col("rule").cast(pl.String)
-    asked = links.lazy().with_row_index("row").filter(rule.is_in([*_BY_ORDER, *_BY_HANDLE, *_BY_TRACE]))
-    asked = asked.select("row", "from_event", "to_event", "rule").collect()
+    rows = links.lazy().with_row_index("row").filter(rule.is_in([*_BY_ORDER, *_BY_HANDLE, *_BY_TRACE]))
+    asked = rows.select("row", "from_event", "to_event", rule).collect()
     unsure = pl.concat(
         [_list_unsure(asked, events, damage), _list_unsure_in_trace(asked, events["ts_ns"], damage.traces)]
     ).unique()
