@@ -466,7 +466,8 @@ def _place_losses(parts: Parts, maps: Mapping[str, ClockMap]) -> pl.DataFrame:
     """Put the spans that traces and logs lost on the common clock, each by its own."""
     # Other readers of losses took CLOCK_MONOTONIC itself.
     placed = [
-        _place_span(part, maps) if part.source in ("ftrace", "amd_log") else part.stored.losses for part in parts.each
+        _place_span(part, maps) if part.source in ("ftrace", "amd_log", "kernel_log") else part.stored.losses
+        for part in parts.each
     ]
     return pl.concat([schema.LOSSES.empty(), *placed])
 
