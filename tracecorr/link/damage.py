@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tracecorr.clock.rows import IS_PACKET
 from tracecorr.model import schema
 from tracecorr.model.columns import CAT
 from tracecorr.model.kinds import (
@@ -26,6 +27,7 @@ from tracecorr.model.kinds import (
     DERIVED,
     HALF_SEEN,
     INFERRED,
+    NOT_ENQUEUES,
     PACKET_KINDS,
     QUEUE_CREATED,
     QUEUE_DELETED,
@@ -414,23 +416,34 @@ def _find_packet_gaps(log: pl.DataFrame) -> pl.DataFrame:
 
 
 def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
-    """Return holes before returns of HIP calls whose first line is missing: up to the previous call of the thread.
+    """Return holes beside HIP calls of which one line is missing: up to the previous or the next call of the thread.
 
-    Nothing is missing if the log begins in the call, or if the function hardly ever prints both lines. A call without
-    a return shows no hole: HIP 7.2 prints none for a launch into a graph that is being captured.
+    Nothing is missing if the log begins or ends in the call, or if the function hardly ever prints both lines. A call
+    without a return shows a hole only if packets or commands follow it: HIP 7.2 prints no return for a launch into a
+    graph that is being captured, and such a launch enqueues nothing.
     """
     flags, name, thread = pl.col("flags"), ["file", "name"], ["file", "thread"]
-    calls = log.filter(pl.col("layer") == "hip").with_columns(flags.fill_null(0)).sort("file", "offset")
-    is_exit = flags & _EXIT > 0
+    is_call = pl.col("layer") == "hip"
+    is_work = IS_PACKET | ((pl.col("layer") == "command") & ~pl.col("name").is_in(NOT_ENQUEUES))
+    rows = log.filter(is_call | (is_work & pl.col("thread").is_not_null())).with_columns(flags.fill_null(0))
+    rows = rows.sort("file", "offset").with_columns(holds=(~is_call).shift(-1, fill_value=False).over(thread))
+    calls, is_exit = rows.filter(is_call), flags & _EXIT > 0
     entered = pl.col("offset").filter(~is_exit).min().over(thread)
     is_early = (pl.col("offset") < entered).fill_null(value=True) & _is_late(_list_begun(log))
     at_start = is_exit & ((pl.int_range(pl.len()).over(thread) == 0) | is_early)
+    at_end = pl.col("offset").shift(-1).over(thread).is_null()
+    is_torn = (is_exit & ~at_start) | ((flags & _ENTER > 0) & pl.col("holds") & ~at_end)
     paired = (flags & HALF_SEEN > 0).mean().over(name) <= 1 - _LEAST_WHOLE
-    before = {f"{column}_before": pl.col(column).shift(1).over(thread) for column in ("offset", "ts_ns")}
-    halves = calls.with_columns(**before, is_torn=is_exit & paired & ~at_start).filter("is_torn")
+    beside = {
+        f"{column}_beside": pl.when(is_exit).then(pl.col(column).shift(1)).otherwise(pl.col(column).shift(-1))
+        .over(thread).fill_null(pl.col(column))
+        for column in ("offset", "ts_ns")
+    }  # fmt: skip
+    halves = calls.with_columns(**beside, is_torn=is_torn & paired).filter("is_torn")
+    place, time = ("offset", "offset_beside"), ("ts_ns", "ts_ns_beside")
     return halves.select(
-        "file", "process", "thread", low=pl.coalesce("offset_before", "offset"), high="offset",
-        from_ns=pl.coalesce("ts_ns_before", "ts_ns"), to_ns="ts_ns", count=pl.lit(1),
+        "file", "process", "thread", low=pl.min_horizontal(place), high=pl.max_horizontal(place),
+        from_ns=pl.min_horizontal(time), to_ns=pl.max_horizontal(time), count=pl.lit(1),
     ).cast(_HOLE)  # type: ignore[arg-type]  # fmt: skip
 
 
