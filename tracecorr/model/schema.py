@@ -91,7 +91,12 @@ EVENTS = Table(
         ("packet_index", I64, "AQL packet index in its ring (doorbell: value stored)"),
         ("signal", U64, "completion signal handle"),
         ("command", U64, "HIP command pointer"),
-        ("arg", U64, "syscall argument; doorbell signal handle of a doorbell store"),
+        (
+            "arg",
+            U64,
+            "syscall argument; doorbell signal handle of a doorbell store; event that a HIP call records or waits for, "
+            "address that hipStreamWaitValue and hipStreamWriteValue wait for and write",
+        ),
         ("fd", I32, "file descriptor"),
         ("cmd", U32, "ioctl request number"),
         ("size_bytes", I64, "size of a copy or an allocation", "bytes"),

@@ -69,6 +69,7 @@ def list_sections(evidence: Evidence) -> Iterator[Section]:
     """Yield all sections of the report in its order; each is computed when it is asked for."""
     words = pl.DataFrame({"word": list(GLOSSARY), "meaning": list(GLOSSARY.values())})
     yield Section("glossary", "Words of this report", words)
+    yield from _open_sections(evidence)
     yield from _owner_sections(evidence)
     yield from _time_sections(evidence)
     yield from _packet_sections(evidence)
@@ -96,6 +97,29 @@ def _missing(evidence: Evidence, what: str, *, log: bool = False, trace: bool = 
         (f"no ftrace: {what} unknown; import with --ftrace", trace, "ftrace"),
     )
     return "; ".join(text for text, is_needed, source in needs if is_needed and source not in evidence.sources)
+
+
+def _open_sections(evidence: Evidence) -> Iterator[Section]:
+    no_log = _missing(evidence, "what was open at the end is", log=True)
+    yield Section(
+        "open_calls",
+        "Calls that were still open",
+        evidence.by_node(lambda node: node.still_open.calls),
+        "recorded: the last call of its thread, without a return; `open` = until the last record of its process, at "
+        "least. Functions that print no return do not count. `waits for` is derived: by the signal that its thread "
+        "waits for, the HIP event or stream that it is given, or its own last packet",
+        no_log,
+        nothing="no call was open at the end of the log",
+    )
+    yield Section(
+        "open_rings",
+        "Rings with packets that have no recorded end",
+        evidence.by_node(lambda node: node.still_open.rings),
+        "of processes with open calls; `first` = index of the first packet that is not known to have ended, with its "
+        "row. The runtime prints an end only when it looks, so that some of them may have ended",
+        no_log,
+        nothing="no call was open, or all packets have a recorded end",
+    )
 
 
 def _owner_sections(evidence: Evidence) -> Iterator[Section]:
