@@ -187,7 +187,7 @@ def describe_policy(
         longest_ns: bound of the low one's longest kernel; None if it is unknown.
         target_ns: how soon the high one shall have the GPU.
     """
-    said = f"{policy}: {finding.outcome}, {finding.reason}. By {MECHANISMS[policy]}"
+    said = f"{finding.outcome}, {finding.reason}. It acts by {MECHANISMS[policy]}"
     seen = [moves.get(name) for name in _MOVES_SHOWN]
     if not moves or None in seen:
         said += "; whether waves were saved (preemption) is UNKNOWN, no capture shows evictions or suspends"
