@@ -25,9 +25,11 @@ from tracecorr.link.threads.lives import ToLog
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
 from tracecorr.link.warnings import list_warnings
+from tracecorr.link.writes.place import WRITE_COLUMNS, has_writes, place_writes
 from tracecorr.model import schema
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import CaptureError, InputError, explain_unwritten, quote_path
+from tracecorr.model.part_tables import WRITES
 from tracecorr.progress import Stages
 from tracecorr.read.importing import (
     Incoming,
@@ -323,7 +325,7 @@ def _build_tables(
     parts: Parts, seen: SeenIdentities, capture: Capture, stages: Stages
 ) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap]]:
     stages.begin("aligning the clocks")
-    identities, held, maps = _align(parts, seen, capture)
+    identities, held, maps, written = _align(parts, seen, capture)
     clock_map, losses = _clock_rows(held[0], maps), _place_losses(parts, maps)
     # The rows are most of what is in memory. Popped, they are the callee's alone, and freed as it goes.
     held.append(place_records(held.pop(), maps))
@@ -344,6 +346,7 @@ def _build_tables(
         gpus,
         ledger,
         pl.concat([losses, spans]),
+        written,
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
@@ -358,30 +361,40 @@ def _build_tables(
 
 def _align(
     parts: Parts, seen: SeenIdentities, capture: Capture
-) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap]]:
+) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap], pl.DataFrame]:
     """Find threads and clocks; which thread used an address at a time is asked only once the clocks are known.
 
-    Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
+    Returns: threads and processes; all rows, as the only frame of a list; the clock maps; the writes of the logs.
     """
     held = [parts.read_events()]
     owners = find_owners(
         _select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
     )
     held = [name_log_pids(set_owners(held.pop(), owners))]
+    written = _place_writes(held[0], parts, capture)
     identities = _map_threads(held[0], parts, seen, owners)
     records, maps = _fit(held.pop(), parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     if not identities.log_threads["tid"].null_count() or len(clocks) != 1 or not clocks[0].aligned:
-        return identities, [records], maps
+        return identities, [records], maps, written
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
     rows = name_log_pids(set_owners(parts.read_events(THREAD_COLUMNS), owners))
     again = _map_threads(rows, parts, seen, owners, lambda stamps: clocks[0].to_common(stamps) + added)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
-        return identities, [records], maps
+        return identities, [records], maps, written
     del records  # large
     records, maps = _fit(name_log_pids(set_owners(parts.read_events(), owners)), parts, again, capture)
-    return again, [records], maps
+    return again, [records], maps, written
+
+
+def _place_writes(rows: pl.DataFrame, parts: Parts, capture: Capture) -> pl.DataFrame:
+    """Return which write of the trace put which bytes into a log."""
+    if not has_writes(rows):
+        return WRITES.empty()
+    lost = [part.stored.losses for part in parts.each if part.source == "ftrace"]
+    sizes = {entry["file"]: int(entry["size"]) for entry in capture.info["files"]}
+    return place_writes(rows.select(WRITE_COLUMNS), parts.args, pl.concat(lost), sizes)
 
 
 def _map_threads(

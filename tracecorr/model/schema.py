@@ -94,7 +94,7 @@ EVENTS = Table(
         ("arg", U64, "syscall argument; doorbell signal handle of a doorbell store"),
         ("fd", I32, "file descriptor"),
         ("cmd", U32, "ioctl request number"),
-        ("size_bytes", I64, "size of a copy or an allocation", "bytes"),
+        ("size_bytes", I64, "size of a copy or an allocation, or what a write was given", "bytes"),
     )
     + LOCATION
     + columns_of(
