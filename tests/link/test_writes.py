@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.link.writes.place import WRITE_COLUMNS, find_write, place_writes
+from tracecorr.link.writes.place import WRITE_COLUMNS, find_write, read_writes
 from tracecorr.model import schema
 from tracecorr.pipeline import import_files
 from tracecorr.progress import Stages
@@ -34,7 +34,7 @@ def test_each_write_of_a_recorded_log_is_placed(
     parts = read_parts(capture, {}, Stages(), 1)
     rows = parts.read_events().select(WRITE_COLUMNS)
     size = (source / log).stat().st_size
-    placed = place_writes(rows, parts.args, schema.LOSSES.empty(), {0: size})
+    placed = read_writes(rows, parts.args, schema.LOSSES.empty(), {0: size}).placed
     assert (placed.height, placed["length"].sum()) == (writes, size)
     assert placed["evidence"].unique().to_list() == ["recorded"]
     assert find_write(rows.filter(pl.col("source") == "amd_log"), placed).null_count() == 0
@@ -124,7 +124,7 @@ def test_positions_follow_descriptors_and_results(case: str) -> None:
     sizes, trace, expected = _CASES[case]
     rows, args = _read_trace(trace)
     log = _make_log(sizes)
-    placed = place_writes(pl.concat([log, rows]), args, schema.LOSSES.empty(), {0: sum(sizes)})
+    placed = read_writes(pl.concat([log, rows]), args, schema.LOSSES.empty(), {0: sum(sizes)}).placed
     assert placed.select("position", "length", "tid").rows() == expected
 
 
@@ -143,7 +143,9 @@ def _read_trace(text: str) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _make_log(sizes: Sequence[int], stamps_ns: Sequence[int] | None = None) -> pl.DataFrame:
     """Return the rows of a log of one thread whose records have some sizes, with stamps or without."""
     ends = pl.Series(sizes).cum_sum()
-    rows = pl.DataFrame({"offset": [0, *ends[:-1].to_list()], "stamp_ns": stamps_ns or [None] * len(sizes)})
+    rows = pl.DataFrame(
+        {"offset": [0, *ends[:-1].to_list()], "length": sizes, "stamp_ns": stamps_ns or [None] * len(sizes)}
+    )
     rows = rows.with_columns(file=0, pid=8, tid=7, clock=pl.lit("mono"), layer=pl.lit("hip"), name=pl.lit("hipMalloc"))
     events = schema.PART_EVENTS.conform(rows)
     return events.with_columns(source=pl.lit("amd_log", schema.CAT)).select(WRITE_COLUMNS)

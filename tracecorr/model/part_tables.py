@@ -139,4 +139,19 @@ WRITES = Table(
     ),
 )
 
+WRITERS = Table(
+    "writers",
+    "one kernel thread that wrote the records of a thread of a log (between stages, not stored)",
+    columns_of(
+        ("file", U16, "key of the log in `files`"),
+        ("log_pid", U32, "process, as the log prints it"),
+        ("log_tid", U64, "thread, as the log prints it"),
+        ("from_ns", I64, "stamp of the log from which on; 0 for the only one, and for the first of several", "ns"),
+        ("stamp_ns", I64, "its first write, on the trace's clock", "ns"),
+        ("tid", U64, "kernel thread"),
+        ("pid", U32, "its process; null = not told"),
+        ("evidence", CAT, "`recorded`: it wrote all of them; `derived`: most of them"),
+    ),
+)
+
 PARTS = {t.name: t for t in (PART_EVENTS, PART_PACKETS, PART_ARGS, PART_LEDGER, PART_LOSSES, PART_POLLS)}

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from tracecorr.clock.bounds import NO_HIGH, NO_LOW
+from tracecorr.clock.causal_pairs import SPAN
 from tracecorr.clock.rows import Places
 from tracecorr.link.writes.alignment import Log, Piece, Run, align_runs
 from tracecorr.link.writes.descriptions import WRITES, Written, follow_writes
 from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
+from tracecorr.model.part_tables import WRITERS
 from tracecorr.model.part_tables import WRITES as PLACED
 
 # What is asked of part events.
 WRITE_COLUMNS = (
-    "source", "file", "offset", "end_offset", "stamp_ns", "end_stamp_ns", "clock", "pid", "tid", "layer", "name",
-    "result", "fd", "arg", "size_bytes", "flags",
+    "source", "file", "offset", "length", "end_offset", "end_length", "stamp_ns", "end_stamp_ns", "clock", "pid", "tid",
+    "layer", "name", "result", "fd", "arg", "size_bytes", "flags",
 )  # fmt: skip
 # The log's descriptor is the one whose writes fit so many of its records.
 _LEAST_SHARE = 0.5
 # So many files are tried for one log, those of the most similar size first.
 _MOST_TRIED = 8
-_LOG_STEP_NS = 1000
+# Of the records of a thread so many may be written by others.
+_FEW = 0.1
+# Stamps of the log are cut to a microsecond. In a millisecond a clock drifts by less than one.
+_LOG_STEP_NS, _BUCKET_NS = 1000, 1_000_000
 
 
 def has_writes(rows: pl.DataFrame) -> bool:
@@ -33,10 +38,23 @@ def has_writes(rows: pl.DataFrame) -> bool:
     return bool(rows.lazy().select(shown.any()).collect().item())
 
 
-def place_writes(
-    rows: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, sizes: Mapping[int, int]
-) -> pl.DataFrame:
-    """Return the writes of the trace that put bytes into logs, as `model.part_tables.WRITES`, by file and position.
+@dataclass(frozen=True)
+class LogWrites:
+    """Hold what the writes of a trace tell of logs.
+
+    Args:
+        placed: `part_tables.WRITES`, by file and position.
+        writers: `part_tables.WRITERS`.
+        spans: between which stamps of the log some writes were entered, for `clock.causal_pairs.bound_spans`.
+    """
+
+    placed: pl.DataFrame = field(default_factory=PLACED.empty)
+    writers: pl.DataFrame = field(default_factory=WRITERS.empty)
+    spans: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SPAN))
+
+
+def read_writes(rows: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, sizes: Mapping[int, int]) -> LogWrites:
+    """Return what the writes of the trace tell of the logs.
 
     Args:
         rows: part events of logs and traces (`WRITE_COLUMNS`).
@@ -44,20 +62,24 @@ def place_writes(
         losses: rows of `losses` of the traces, on their own clock.
         sizes: the bytes of each log (key of `files`).
     """
-    is_log = pl.col("source") == "amd_log"
+    if not has_writes(rows):
+        return LogWrites()
     written = follow_writes(rows.filter(pl.col("source") == "ftrace"), args, losses)
     files = _list_files(written)
     found = [PLACED.empty()]
-    records = list_records(rows.filter(is_log))
+    records = list_records(rows.filter(pl.col("source") == "amd_log"))
     for (file,), own in records.group_by("file", maintain_order=True):
         placed = _place_log(own, sizes[int(str(file))], files)
         if placed is not None:
             found.append(PLACED.conform(placed.with_columns(file=pl.lit(file, pl.UInt16))))
-    return pl.concat(found)
+    placed = pl.concat(found)
+    wrote = _join_records(records, placed)
+    writers, by_themselves = _list_writers(wrote)
+    return LogWrites(placed, writers, _list_spans(wrote, by_themselves))
 
 
 def list_records(log: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines of logs that have a row: file, offset, stamp_ns, next_ns, pid, tid, by file and offset.
+    """Return the lines of logs that have a row: file, offset, end, stamp_ns, next_ns, pid, tid, by file and offset.
 
     Args:
         log: part events of logs.
@@ -65,10 +87,12 @@ def list_records(log: pl.DataFrame) -> pl.DataFrame:
     Returns: `next_ns` is the next stamp of the same thread. Both are of CLOCK_MONOTONIC, else null.
     """
     mono = pl.col("clock") == "mono"
-    starts = log.select("file", "offset", "pid", "tid", stamp_ns=pl.when(mono).then("stamp_ns"))
+    end = pl.col("offset") + pl.col("length").cast(pl.Int64)
+    starts = log.select("file", "offset", "pid", "tid", end=end, stamp_ns=pl.when(mono).then("stamp_ns"))
     ends = log.filter(pl.col("end_offset").is_not_null()).select(
-        "file", "pid", "tid", offset="end_offset", stamp_ns=pl.when(mono).then("end_stamp_ns")
-    )
+        "file", "pid", "tid", offset="end_offset", end=pl.col("end_offset") + pl.col("end_length").cast(pl.Int64),
+        stamp_ns=pl.when(mono).then("end_stamp_ns"),
+    )  # fmt: skip
     both = pl.concat([starts, ends.select(starts.columns)]).sort("file", "offset", "stamp_ns", nulls_last=True)
     lines = both.unique(["file", "offset"], keep="first", maintain_order=True)
     thread = ["file", "pid", "tid"]
@@ -180,6 +204,67 @@ def _swap(placed: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     changed[pairs] = changed[pairs + 1] = True
     moved = placed.drop("position", "end_ns")[pl.Series(order)].with_columns(position=pl.Series(at))
     return moved.with_columns(evidence=pl.when(pl.Series(changed)).then(pl.lit(DERIVED)).otherwise("evidence"))
+
+
+def _join_records(records: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Return the records with the writes of their first and last byte: write_tid, write_pid, entered_ns, last_ns."""
+    first = find_write(records, placed)
+    last = find_write(records.select("file", offset=pl.col("end") - 1), placed)
+    columns = {"write_tid": "tid", "write_pid": "pid", "entered_ns": "stamp_ns"}
+    found = {name: placed[column].gather(first) for name, column in columns.items()}
+    return records.with_columns(**found, last_ns=placed["stamp_ns"].gather(last)).drop_nulls("write_tid")
+
+
+def _list_writers(wrote: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return who wrote the records of each thread (`part_tables.WRITERS`), and the logs whose threads write themselves.
+
+    A thread may write what another one printed before it. Of threads whose records are written by several, one after
+    the other, each has its time; where they take turns two threads have one number, and neither is named.
+    """
+    log, thread = ["file", "pid"], ["file", "pid", "tid"]
+    known = wrote.drop_nulls(thread)
+    groups = known.group_by(*thread, "write_tid", "write_pid", maintain_order=True).agg(
+        count=pl.len(), first=pl.col("offset").min(), last=pl.col("offset").max(), from_ns=pl.col("stamp_ns").min(),
+        stamp_ns=pl.col("entered_ns").min(),
+    )  # fmt: skip
+    # One thread that writes what several print is the runtime's own (AMD_LOG_ASYNC of ROCm 10).
+    apart = (pl.col("write_tid").n_unique().over(log) > 1) | (
+        (pl.col("tid").n_unique().over(log) == 1) & (pl.col("write_tid") == pl.col("write_pid"))
+    )
+    groups = groups.filter(apart).with_columns(share=pl.col("count") / pl.col("count").sum().over(thread))
+    large = groups.filter(pl.col("share") > _FEW).sort(*thread, "first")
+    turns = (pl.col("first") < pl.col("last").shift(1)).over(thread).fill_null(value=False).any().over(thread)
+    large = large.filter(~turns)
+    alone = pl.len().over("write_tid", "file", "pid") == 1
+    is_first = pl.int_range(pl.len()).over(thread) == 0
+    writers = large.filter(alone).select(
+        "file", "stamp_ns", log_pid="pid", log_tid="tid", tid="write_tid", pid="write_pid",
+        from_ns=pl.when(is_first).then(0).otherwise("from_ns"),
+        evidence=pl.when(pl.col("share") == 1).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),
+    )  # fmt: skip
+    return WRITERS.conform(writers), groups.select(log).unique()
+
+
+def _list_spans(wrote: pl.DataFrame, by_themselves: pl.DataFrame) -> pl.DataFrame:
+    """Return between which stamps of the log writes were entered: the narrowest on both sides of each millisecond.
+
+    Args:
+        wrote: records with their writes.
+        by_themselves: file and pid of those whose threads write themselves: only there a write is over before its
+            thread stamps the next record.
+    """
+    sides = []
+    at = (pl.col("entered_ns") // _BUCKET_NS).alias("bucket")
+    after = wrote.drop_nulls("stamp_ns").with_columns(at, room=pl.col("entered_ns") - pl.col("stamp_ns"))
+    before = wrote.drop_nulls(["next_ns", "last_ns"]).join(by_themselves, on=["file", "pid"], how="semi")
+    before = before.with_columns(at, room=pl.col("next_ns") - pl.col("last_ns"))
+    for side, from_ns, to_ns, stamp in (
+        (after, pl.col("stamp_ns"), pl.lit(None, pl.Int64), "entered_ns"),
+        (before, pl.lit(None, pl.Int64), pl.col("next_ns") + _LOG_STEP_NS, "last_ns"),
+    ):
+        nearest = side.sort("room").unique("bucket", keep="first")
+        sides.append(nearest.select(stamp_ns=stamp, end_stamp_ns=stamp, from_ns=from_ns, to_ns=to_ns))
+    return pl.concat(sides).sort("stamp_ns")
 
 
 def find_write(offsets: pl.DataFrame, placed: pl.DataFrame) -> pl.Series:
