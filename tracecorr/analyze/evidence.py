@@ -14,11 +14,13 @@ from tracecorr.analyze.calls import list_setup_calls
 from tracecorr.analyze.failures import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
+from tracecorr.analyze.kernels import count_profiled
 from tracecorr.analyze.losses import LACKS_HEAD
 from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.run_facts import list_armed
+from tracecorr.analyze.still_open import StillOpen, find_still_open
 from tracecorr.analyze.values import render_ns
 from tracecorr.model.errors import InputError
 from tracecorr.model.sights import is_counted
@@ -170,6 +172,12 @@ class Evidence:
         return summarize_complaints(self.tables)
 
     @cached_property
+    def profiled(self) -> tuple[int, int]:
+        """Return how many queues and streams a profile names."""
+        tables = self.tables
+        return count_profiled(tables("events"), tables("args")) if "rocprof" in self.sources else (0, 0)
+
+    @cached_property
     def queues(self) -> pl.DataFrame:
         """Return the table `queues`, texts as strings."""
         return self.tables("queues").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
@@ -203,6 +211,11 @@ class Evidence:
     def backlog(self) -> pl.DataFrame:
         """Return how full each ring got (`backlog.summarize_backlog`)."""
         return summarize_backlog(self.tables("launches"), self.tables("queues"))
+
+    @cached_property
+    def still_open(self) -> StillOpen:
+        """Return the calls, packets and copies that were open at the end."""
+        return find_still_open(self.tables)
 
     @cached_property
     def log_processes(self) -> list[int]:

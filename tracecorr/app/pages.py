@@ -15,7 +15,7 @@ import polars as pl
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.answers import Answer, Section
-from tracecorr.analyze.report.questions import answer_questions, explain_failures
+from tracecorr.analyze.report.questions import answer_questions
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
 from tracecorr.analyze.verdicts import Verdict, judge_capture
@@ -36,7 +36,7 @@ class Page:
 
 
 PAGES: dict[str, Page] = {
-    "verdicts": Page("Verdicts", ("complaints", "glossary")),
+    "verdicts": Page("Verdicts", ("open_calls", "open_rings", "complaints", "glossary")),
     "queues": Page(
         "Queues",
         (
@@ -45,7 +45,9 @@ PAGES: dict[str, Page] = {
         ),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
-    "kernels": Page("Kernels", ("kernels", "rocprof"), (charts.dispatches_by_kernel, charts.latency_by_kernel)),
+    "kernels": Page(
+        "Kernels", ("kernels", "rocprof", "counters"), (charts.dispatches_by_kernel, charts.latency_by_kernel)
+    ),
     "gpu": Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
     "calls": Page("HIP calls", ("hip_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)),
     "latency": Page(
@@ -91,7 +93,7 @@ class Answers:
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """Return the answers in words."""
-        return (*explain_failures(self._evidence), *answer_questions(self._evidence, self.verdicts))
+        return answer_questions(self._evidence, self.verdicts)
 
 
 class Reports:

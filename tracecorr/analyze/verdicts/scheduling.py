@@ -1,10 +1,11 @@
-"""Verdicts on the scheduler, priorities, backlog and quantum of queues."""
+"""Verdicts on the scheduler, priorities, backlog and quantum of queues, and on deadlocks."""
 
 from __future__ import annotations
 
 import polars as pl
 
 from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.hangs import End, describe_chain
 from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.model import Finding, claim, failed, has_log, has_queues, passed, unknown
@@ -158,8 +159,10 @@ def _queue_backlog(evidence: Evidence) -> Finding:
     """Compare the peak of wptr - rptr, an upper bound of the backlog, with the ring size."""
     share = evidence.thresholds.backlog_share
     peaks = evidence.backlog.drop_nulls(["peak", "size"])
+    if evidence.backlog["peak"].drop_nulls().is_empty():
+        return unknown("the log prints no rptr and wptr", "ROCm 6.2 and later print them at level 5")
     if peaks.is_empty():
-        return unknown("the log prints no rptr and wptr, or no ring size", "ROCm 6.2 and later print them at level 5")
+        return unknown(_explain_no_size(evidence), "record the log from before the queues are made")
     full = peaks.filter(pl.col("peak") >= share * pl.col("size"))
     top = peaks.sort(pl.col("peak") / pl.col("size"), descending=True).row(0, named=True)
     counts = {
@@ -170,6 +173,14 @@ def _queue_backlog(evidence: Evidence) -> Finding:
     }
     said = f"the fullest queue held at most {top['peak']} of {top['size']} packets"
     return failed(said, counts, full["peak_event"]) if full.height else passed(said, counts, peaks["peak_event"])
+
+
+def _explain_no_size(evidence: Evidence) -> str:
+    fullest = evidence.backlog.sort("peak", descending=True, nulls_last=True).row(0, named=True)
+    return (
+        f"no ring size is known, as the log does not show how its queues were made; the fullest ring held at most "
+        f"{count_of(fullest['peak'], 'packet')} (queue {fullest['queue']})"
+    )
 
 
 _ENABLED = 1  # bit 0 of CP_HQD_QUANTUM
@@ -215,4 +226,28 @@ def _list_own(evidence: Evidence) -> pl.DataFrame:
     return (queues.filter(pl.col("process").is_in(logged)) if logged else queues).select("queue")
 
 
-CLAIMS = (_scheduler_mode, _priority_reaches_hardware, _queue_backlog, _hqd_quantum)
+@claim(
+    "no_deadlock",
+    "nothing waits in a circle, over ring order, dependencies, waited values and waits of the host",
+    rests_on=("amd_log",),
+)
+def _no_deadlock(evidence: Evidence) -> Finding:
+    """Follow what each open call waits for; where that ends at what nobody sees, nothing is known."""
+    if not evidence.layers.get("hip"):
+        return unknown("no HIP call is recorded", "record the HIP log (AMD_LOG_LEVEL=5)")
+    found = evidence.still_open
+    circles = [event for event, chain in found.chains.items() if chain.end is End.CIRCLE and chain.is_gated]
+    counts = {"open_calls": found.calls.height, "circles": len(circles)}
+    if not found.calls.height:
+        return passed("no call was open at the end of the log", counts, by_absence=True)
+    names = dict(found.calls.select("event", "name").iter_rows())
+    if circles:
+        chain = found.chains[circles[0]]
+        return failed(f"{names[circles[0]]}: {describe_chain(chain)}", counts, pl.Series([*circles, *chain.events]))
+    event, chain = next(iter(found.chains.items()))
+    said = f"{names[event]} is open (event {event}): {describe_chain(chain) or 'what it waits for is not in the log'}"
+    remedy = "look while it stands (`tracecorr hang`), or record with AMD_LOG_LEVEL=5 from the start"
+    return unknown(f"{said}; what a kernel waits for inside cannot be seen", remedy, counts, pl.Series([event]))
+
+
+CLAIMS = (_no_deadlock, _scheduler_mode, _priority_reaches_hardware, _queue_backlog, _hqd_quantum)

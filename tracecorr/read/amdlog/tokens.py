@@ -34,7 +34,7 @@ PACKET_FIELDS = (
 )  # fmt: skip
 # Queues that a message names: by their ring or address, `queue` tells by the release, `any_queue` does not tell.
 QUEUES = ("ring", "swq", "queue", "any_queue")
-LISTS = ("texts", "streams", "grouped", "complaints", "packets")
+LISTS = ("texts", "streams", "grouped", "complaints", "unknown_forms", "packets")
 _NAMES, _KERNELS, _RESULTS, _GENERAL = range(4)
 _DONE, _NEW_TEXT, _NO_ROOM = range(3)
 IS_TORN, IS_ROCR, IS_INCOMPLETE = 1, 2, 8
@@ -49,6 +49,9 @@ _GIVEN_STREAMS = (
     "hipStreamSynchronize", "hipStreamQuery", "hipStreamWait", "hipStreamWrite", "hipStreamAddCallback",
     "hipStreamBatchMemOp", "hipStreamAttachMemAsync", "hipMallocFromPoolAsync", "hipDrvLaunch", "hipDrvMemcpy",
 )  # fmt: skip
+# Calls whose first argument is the event that they record or wait for; whose second one is an event, or an address.
+_NAME_FIRST = ("hipEventRecord", "hipEventSynchronize", "hipEventQuery")
+_NAME_SECOND = ("hipStreamWaitEvent", "hipStreamWaitValue", "hipStreamWriteValue")
 _RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
 _DEVICE = re.compile(r", device id : \d+$")
 
@@ -153,7 +156,8 @@ class GeneralNames:
 
 def _mark_of_name(name: str) -> int:
     makes = name.startswith((*STREAM_MAKERS, "hipStreamDestroy"))
-    return makes * 1 | name.startswith(_GIVEN_STREAMS) * 2 | name.endswith("_spt") * 4
+    streams = makes * 1 | name.startswith(_GIVEN_STREAMS) * 2 | name.endswith("_spt") * 4
+    return streams | name.startswith(_NAME_FIRST) * 8 | name.startswith(_NAME_SECOND) * 16
 
 
 class _Literals:
