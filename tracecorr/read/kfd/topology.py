@@ -115,8 +115,8 @@ def _partition(partitions: int, xccs: int | None, *, is_later: bool) -> str | No
 
 # Counters in /sys/class/kfd/kfd/proc/PID/ have the gpu_id in their name (kfd_process.c, Linux 5.8 and later).
 _OF_GPU = re.compile(r"(?:vram|sdma|evicted_ms)_(\d+)")
-# `type` of a queue (enum kfd_queue_type, Linux 6.1 to 7.3): SDMA, for XGMI, by engine; of all others only compute queues
-# are shown.
+# `type` of a queue (enum kfd_queue_type, Linux 6.1 to 7.3): SDMA, for XGMI, by engine. Of the others only compute
+# queues are shown.
 SDMA_TYPES = (1, 4, 5)
 _MAX_TIME_NS = 2**62
 _Row = dict[str, object]
