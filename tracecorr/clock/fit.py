@@ -47,6 +47,7 @@ class ClockEvidence:
     Args:
         records: part events with `source`, `thread`, `step_lo_ns` and `step_hi_ns`.
         args: part args.
+        shared: file and offset of the Created lines that made no queue (`link.queues.list_shared`).
         samples: contents of clock.json (`{"samples": []}` when there is none).
         monotonic_ns, boottime_ns: what the time namespace of the log's processes adds to these clocks of the host
             (`/proc/PID/timens_offsets`); CLOCK_MONOTONIC_RAW is shifted like CLOCK_MONOTONIC.
@@ -54,6 +55,7 @@ class ClockEvidence:
 
     records: pl.DataFrame
     args: pl.DataFrame
+    shared: pl.DataFrame
     samples: dict[str, Any]
     monotonic_ns: int = 0
     boottime_ns: int = 0
@@ -206,7 +208,9 @@ def _fit_trace(clock: str, evidence: ClockEvidence) -> ClockMap:
     steps = int(widest[0]), int(widest[1])
     samples = evidence.samples["samples"]
     marks = bound_marks(list_marks(evidence.records, evidence.args), samples, steps)
-    pairs = bound_causes(evidence.hip, evidence.known.filter(pl.col("source") == "ftrace"), evidence.args, steps)
+    pairs = bound_causes(
+        evidence.hip, evidence.known.filter(pl.col("source") == "ftrace"), evidence.args, evidence.shared, steps
+    )
     both = join_bounds(marks, pairs)
     if clock == "mono":
         return _prove_mono(both, marks, evidence)

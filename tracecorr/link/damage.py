@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.clock.rows import IS_PACKET
 from tracecorr.model import schema
 from tracecorr.model.columns import CAT
 from tracecorr.model.kinds import (
@@ -26,6 +25,7 @@ from tracecorr.model.kinds import (
     DERIVED,
     HALF_SEEN,
     INFERRED,
+    IS_PACKET,
     NOT_ENQUEUES,
     PACKET_KINDS,
     QUEUE_CREATED,

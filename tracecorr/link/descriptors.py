@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.clock.rows import attach_columns
-from tracecorr.link.events import pivot_args
+from tracecorr.link.events import attach_columns, pivot_args
 from tracecorr.model.kinds import DERIVED, INFERRED
 from tracecorr.read.kfd.fields import decode_mapping, name_value
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DRM_TYPE, HANDLER_PREFIX, KFD_PREFIX, KFD_TYPE, device_ioctl_name

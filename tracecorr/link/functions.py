@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.rows import attach_columns, fill_columns
+from tracecorr.link.events import attach_columns, fill_columns
 from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.model.sights import is_counted
 from tracecorr.read.kfd import ioctl_names

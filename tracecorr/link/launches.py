@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
-from tracecorr.clock.joins import select_rows
-from tracecorr.clock.rows import IS_PACKET, Places, attach_columns, fill_columns
 from tracecorr.link.calls import list_unsure_names
 from tracecorr.link.commands import match_commands, match_completions
 from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads, span_stores
+from tracecorr.link.events import attach_columns, fill_columns, find_places
 from tracecorr.link.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
@@ -23,6 +22,7 @@ from tracecorr.model.kinds import (
     DERIVED,
     GRAPH_CALL,
     INFERRED,
+    IS_PACKET,
     RECORDED,
     Flag,
 )
@@ -122,7 +122,7 @@ def build_launches(
     stores, shared = share_lone_threads(stores, base, events)
     miscounted = list_contradicted(stores, shared)
     base, shared = forget_indexes(base, miscounted), forget_indexes(shared, miscounted)
-    places = Places.of(packets).find(base)
+    places = find_places(packets, base)
     joined = base.with_columns(packets["command_offset"].gather(places))
     joined = _add(joined, match_stores(stores, shared))
     joined = joined.rename({"command": "command_seen"})
@@ -135,7 +135,7 @@ def build_launches(
     joined = joined.with_columns(stream=name_streams(joined, events))
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
-    spans = select_rows(link_gpu_times(times, uses), base["event"])
+    spans = link_gpu_times(times, uses).join(base, on="event", how="semi", maintain_order="left")
     gpu = drop_ended(spans, joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.rows import select_marked
 from tracecorr.model.columns import CAT
 from tracecorr.model.kinds import DERIVED
 from tracecorr.model.sights import is_counted
@@ -29,8 +28,7 @@ def list_links(
         more: edges that other modules made: from_event, to_event, rule, evidence.
     """
     ends = launches.select("event", "kind", "call_event", "command_event", "doorbell_event", "doorbell_evidence")
-    # Most launches are packets, and hardly any of them lacks anything: what is whole is not copied.
-    copies, packets = (select_marked(ends, mark) for mark in (pl.col("kind") == "copy", pl.col("kind") != "copy"))
+    copies, packets = (ends.filter(mark) for mark in (pl.col("kind") == "copy", pl.col("kind") != "copy"))
     parts = [
         *_nesting(events),
         _functions(events),
@@ -62,7 +60,7 @@ def _order(edges: pl.DataFrame) -> pl.Series:
 def _edge(rows: pl.DataFrame, cause: str, rule: str) -> pl.DataFrame:
     """Return the edges from the event in column `cause` to each row itself."""
     # Which call and which command is meant follows from the order of a thread's lines, not from a key.
-    edges = select_marked(rows.select(from_event=cause, to_event="event"), pl.all_horizontal(pl.all().is_not_null()))
+    edges = rows.select(from_event=cause, to_event="event").drop_nulls()
     return edges.with_columns(rule=pl.lit(rule), evidence=pl.lit(DERIVED))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.clock.joins import select_rows
 from tracecorr.link.events import pivot_args
 from tracecorr.model.sights import is_counted
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
@@ -154,7 +153,9 @@ def _queue_ids(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -
         queues.drop_nulls("create_ioctl_event").select("create_ioctl_event", "ring_base").unique("create_ioctl_event")
     )
     told = pivot_args(args, made["create_ioctl_event"], ["qid", "doorbell"]).rename({"event": "create_ioctl_event"})
-    inside = select_rows(events.select("event", "enclosing_call"), made["create_ioctl_event"], "enclosing_call")
+    inside = events.select("event", "enclosing_call").filter(
+        pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode())
+    )
     fields = pivot_args(args, inside["event"], ["qid", "ring"])
     inner = (
         inside.select("event", create_ioctl_event="enclosing_call")
@@ -231,7 +232,7 @@ def find_schedulers(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     kind = pl.coalesce(pl.when(name.str.contains(pattern)).then(pl.lit(text)) for text, pattern in _SCHEDULERS)
     made = queues.drop_nulls(["create_ioctl_event", "gpu"]).select("create_ioctl_event", "gpu")
     calls = events.select("enclosing_call", "name", "layer")
-    inside = select_rows(calls, made["create_ioctl_event"], "enclosing_call")
+    inside = calls.filter(pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode()))
     inside = inside.filter(~pl.col("layer").is_in(_LOG_LAYERS))
     seen = inside.select(create_ioctl_event="enclosing_call", scheduler=kind)
     joined = made.join(seen.drop_nulls("scheduler"), on="create_ioctl_event")

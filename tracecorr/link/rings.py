@@ -7,13 +7,20 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.clock.rows import IS_PACKET, attach_args, attach_columns
 from tracecorr.link.creations import join_creations
-from tracecorr.link.events import pivot_args
+from tracecorr.link.events import attach_args, attach_columns, pivot_args
 from tracecorr.link.queues import list_creations, list_ends, list_kernel_creations, list_log_packets
 from tracecorr.link.streams import DESTROY, assign_streams
 from tracecorr.model.hip_names import STREAM_MAKERS
-from tracecorr.model.kinds import BEGINNINGS, INFERRED, QUEUE_CREATED, QUEUE_DELETED, QUEUE_SELECTED, RECORDED
+from tracecorr.model.kinds import (
+    BEGINNINGS,
+    INFERRED,
+    IS_PACKET,
+    QUEUE_CREATED,
+    QUEUE_DELETED,
+    QUEUE_SELECTED,
+    RECORDED,
+)
 
 _QUEUE, _RING = ["process", "swq"], ["process", "ring"]
 _COLUMNS = ("process", "ring", "stamp_ns", "file", "offset", "layer", "name", "source")

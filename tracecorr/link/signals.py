@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
-from tracecorr.clock.rows import append_rows, attach_args
+from tracecorr.link.events import attach_args
 from tracecorr.model import schema
 from tracecorr.model.kinds import MIGRATIONS
 
@@ -17,7 +17,7 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     is left out.
 
     Args:
-        records: part events with `source`, `process`, `thread`; taken apart where rows are added (`append_rows`).
+        records: part events with `source`, `process`, `thread`.
         args: part args.
     """
     lines = records.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
@@ -32,7 +32,7 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         thread=pl.lit(None, pl.UInt32), tid=pl.lit(None, pl.UInt64), parent_offset=pl.lit(None, pl.Int64),
         step_lo_ns=pl.lit(0, pl.Int64), step_hi_ns=pl.lit(0, pl.Int64),
     )  # fmt: skip
-    return append_rows(records, rows.drop("start_ns", "end_ns"))
+    return pl.concat([records, rows.drop("start_ns", "end_ns")], how="diagonal")
 
 
 def add_migrations(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.clock.joins import select_rows, sort_rows
-from tracecorr.clock.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
 from tracecorr.link import (
     calls,
     creations,
@@ -30,6 +28,7 @@ from tracecorr.link.links import list_links
 from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
+from tracecorr.model.kinds import IS_PACKET
 
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
@@ -210,8 +209,8 @@ def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     # Few lines have fields.
     is_named = pl.col("offset").is_in(part_args["offset"].unique().implode())
     lines = events.select("event", "file", "offset", "layer", "source").filter(is_named & is_line)
-    found = lines["event"].gather(Places.of(lines).find(part_args))
-    return sort_rows(part_args.select(found, "key", "u64", "text").drop_nulls("event"), "event")
+    found = lines["event"].gather(keys.find_places(lines, part_args))
+    return part_args.select(found, "key", "u64", "text").drop_nulls("event").sort("event", maintain_order=True)
 
 
 def _add_driver_args(
@@ -228,7 +227,7 @@ def _add_driver_args(
 def _add_args(args: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
     """Return args by event with the rows that a stage found out."""
     rows = [frame.with_columns(pl.col("key").cast(schema.CAT)) for frame in more if len(frame)]
-    return sort_rows(pl.concat([args, *rows]), "event") if rows else args
+    return pl.concat([args, *rows]).sort("event", maintain_order=True) if rows else args
 
 
 def _sources(events: pl.DataFrame, trace_aligned: bool) -> set[str]:
@@ -245,9 +244,9 @@ def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFram
 
 def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     kind = pl.col("kind")
-    placed = select_marked(launches.select("queue", "kind"), (kind != "copy") & pl.col("queue").is_not_null())
-    counts = count_groups(placed, ["queue"], kind == "dispatch")
-    counts = counts.select("queue", dispatches="marked", barriers=pl.col("total") - pl.col("marked"))
+    placed = launches.select("queue", "kind").filter((kind != "copy") & pl.col("queue").is_not_null())
+    is_dispatch = kind == "dispatch"
+    counts = placed.group_by("queue").agg(dispatches=is_dispatch.sum(), barriers=(~is_dispatch).sum())
     doorbells = events.select("queue", "arg", "layer").filter(pl.col("layer") == "doorbell").drop_nulls("queue")
     signals = doorbells.group_by("queue").agg(doorbell_signal=pl.col("arg").first())
     joined = queue_table.drop("starts_ns")
@@ -257,7 +256,7 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     logged = pl.any_horizontal(pl.col("hwq", "swq").is_not_null())
     packets = events.select("event", "queue", "layer", "name").drop_nulls("queue")
     packets = packets.filter(IS_PACKET)
-    inner = select_rows(packets, launches["event"], chosen=False)["queue"].unique()
+    inner = packets.join(launches, on="event", how="anti")["queue"].unique()
     counted = pl.col("dispatches", "barriers")
     told = logged & ~pl.col("queue").is_in(inner.implode())
     return joined.with_columns(pl.when(told).then(counted.fill_null(0)).otherwise(counted))
@@ -266,8 +265,8 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
 def _span_lives(events: pl.DataFrame) -> pl.DataFrame:
     """Return the first and the last moment of each process and thread."""
     keys = ["process", "thread"]
-    rows = events.select(*keys, "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
-    return span_groups(rows, keys, "ts_ns", "end_ns")
+    end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
+    return events.group_by(keys).agg(first=pl.col("ts_ns").min(), last=end.max())
 
 
 def _add_lives(table: pl.DataFrame, spans: pl.DataFrame, key: str) -> pl.DataFrame:
