@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
@@ -52,6 +53,10 @@ _LEAST_CALLS = 5
 # Behind one of these lines a ring is that of another queue.
 _LIVES = (QUEUE_CREATED, QUEUE_DELETED)
 _RING = ["file", "process", "ring", "life"]
+_ASKED = (
+    "file", "process", "thread", "offset", "ts_ns", "layer", "name", "flags", "clock", "ring", "packet_index",
+    "command",
+)  # fmt: skip
 _HOLE = {
     "file": pl.UInt16, "process": pl.UInt32, "thread": pl.UInt32, "low": pl.Int64, "high": pl.Int64,
     "from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64,
@@ -89,7 +94,7 @@ def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame
         ledger: rows of the parts.
         losses: rows of `losses` on the common clock that the readers and the recorder told of.
     """
-    log = events.filter(pl.col("source") == "amd_log")
+    log = events.lazy().filter(pl.col("source") == "amd_log").select(_ASKED).collect()
     unread = _list_unread(ledger)
     unread_logs = unread.filter(pl.col("source") == "amd_log")
     shared = _list_cut_by_others(log, events)
@@ -202,33 +207,35 @@ def limit_evidence(links: pl.DataFrame, events: pl.DataFrame, damage: Damage) ->
     if damage.throughout.is_empty() and damage.holes.is_empty() and damage.traces.is_empty():
         return links
     rule = pl.col("rule").cast(pl.String)
-    asked = links.with_row_index("row").filter(rule.is_in([*_BY_ORDER, *_BY_HANDLE, *_BY_TRACE]))
-    asked = asked.select("row", "from_event", "to_event", rule)
-    ends = {}
-    for side in ("from", "to"):
-        columns = ("file", "thread", "offset", "end_offset", "ts_ns", "flags")
-        rows = events.select(columns)[asked[f"{side}_event"]]
-        ends[side] = rows.rename({name: f"{side}_{name}" for name in columns})
-    asked = asked.hstack(ends["from"]).hstack(ends["to"])
-    unsure = pl.concat([_list_unsure(asked, damage), _list_unsure_in_trace(asked, damage.traces)]).unique()
+    rows = links.lazy().with_row_index("row").filter(rule.is_in([*_BY_ORDER, *_BY_HANDLE, *_BY_TRACE]))
+    asked = rows.select("row", "from_event", "to_event", rule).collect()
+    unsure = pl.concat(
+        [_list_unsure(asked, events, damage), _list_unsure_in_trace(asked, events["ts_ns"], damage.traces)]
+    ).unique()
     weaker = pl.int_range(pl.len()).is_in(unsure.implode()) & pl.col("evidence").cast(pl.String).is_in(
         [DERIVED, RECORDED]
     )
     return links.with_columns(evidence=pl.when(weaker).then(pl.lit(INFERRED, CAT)).otherwise("evidence"))
 
 
-def _list_unsure(asked: pl.DataFrame, damage: Damage) -> pl.Series:
+def _list_unsure(asked: pl.DataFrame, events: pl.DataFrame, damage: Damage) -> pl.Series:
     """Return the links (row) of the log's side that rest on lines between which others may be missing."""
     by_order = pl.col("rule").is_in(_BY_ORDER)
-    told = by_order & (pl.col("from_flags").fill_null(0) & _TOLD > 0)
-    in_log = asked.filter(by_order | pl.col("rule").is_in(_BY_HANDLE))
+    in_log = asked.filter(by_order | pl.col("rule").is_in(_BY_HANDLE)).with_columns(by_order=by_order)
+
+    def take(side: str, name: str) -> pl.Series:
+        return events[name].gather(in_log[f"{side}_event"])
+
+    told = pl.col("by_order") & (pl.lit(take("from", "flags")).fill_null(0) & _TOLD > 0)
     # A system call is placed by time, somewhere between the two lines of its call.
-    last = pl.when(pl.col("rule") == "syscall_in_call").then("from_end_offset").otherwise("to_offset")
-    spans = in_log.with_columns(
-        file="from_file", thread="from_thread",
-        first=pl.min_horizontal("from_offset", last), last=pl.max_horizontal("from_offset", last),
+    in_call = pl.col("rule") == "syscall_in_call"
+    first = pl.lit(take("from", "offset"))
+    last = pl.when(in_call).then(pl.lit(take("from", "end_offset"))).otherwise(pl.lit(take("to", "offset")))
+    spans = in_log.select(
+        "row", "by_order", file=take("from", "file"), thread=take("from", "thread"),
+        first=pl.min_horizontal(first, last), last=pl.max_horizontal(first, last), told=told,
     )  # fmt: skip
-    ordered, named = spans.filter(by_order & ~told), spans.filter(~by_order)
+    ordered, named = spans.filter(pl.col("by_order") & ~pl.col("told")), spans.filter(~pl.col("by_order"))
     everywhere = spans.filter(pl.col("file").is_in(damage.throughout.implode()))
     found = (
         everywhere, _select_over(ordered, damage.holes, by_thread=True),
@@ -237,12 +244,13 @@ def _list_unsure(asked: pl.DataFrame, damage: Damage) -> pl.Series:
     return pl.concat([part["row"] for part in found])
 
 
-def _list_unsure_in_trace(asked: pl.DataFrame, traces: pl.DataFrame) -> pl.Series:
+def _list_unsure_in_trace(asked: pl.DataFrame, ts_ns: pl.Series, traces: pl.DataFrame) -> pl.Series:
     """Return the links (row) of the kernel's side between whose times records of a trace may be missing."""
-    spans = asked.filter(pl.col("rule").is_in(_BY_TRACE)).select(
-        "row", ts_ns=pl.min_horizontal("from_ts_ns", "to_ts_ns"),
-        dur_ns=(pl.col("to_ts_ns") - pl.col("from_ts_ns")).abs(), cpu=pl.lit(None, traces.schema["cpu"]),
-    )  # fmt: skip
+    in_trace = asked.filter(pl.col("rule").is_in(_BY_TRACE))
+    start, end = (pl.lit(ts_ns.gather(in_trace[f"{side}_event"])) for side in ("from", "to"))
+    spans = in_trace.select(
+        "row", ts_ns=pl.min_horizontal(start, end), dur_ns=(end - start).abs(), cpu=pl.lit(None, traces.schema["cpu"])
+    )
     return _select_over_lost(spans, traces)["row"]
 
 
@@ -309,8 +317,13 @@ def _meet(spans: pl.DataFrame, holes: pl.DataFrame, keys: list[str]) -> pl.DataF
     if holes.is_empty() or spans.is_empty():
         return spans.clear()
     # Of the holes that begin before the end of a span the one that reaches furthest tells whether any meets it.
-    reach = holes.sort("low").with_columns(reach=pl.col("high").cum_max().over(keys)).select(*keys, "low", "reach")
-    found = spans.sort("last").join_asof(
+    ordered = holes.sort("low")
+    before = np.searchsorted(ordered["low"].to_numpy(), spans["last"].fill_null(_BEFORE_ALL).to_numpy())
+    # Hardly any span meets a hole of any key: only those that do are sorted.
+    furthest = np.concatenate([[_BEFORE_ALL], ordered["high"].cum_max().to_numpy()])
+    near = spans.filter(pl.lit(pl.Series(furthest[before])) > pl.col("first"))
+    reach = ordered.with_columns(reach=pl.col("high").cum_max().over(keys)).select(*keys, "low", "reach")
+    found = near.sort("last").join_asof(
         reach, left_on="last", right_on="low", by=keys, allow_exact_matches=False, check_sortedness=False
     )
     return found.filter(pl.col("reach") > pl.col("first")).select(spans.columns)
