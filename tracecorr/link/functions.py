@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.link.events import attach_columns, fill_columns
+from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import HALF_SEEN, Flag
-from tracecorr.model.sights import is_counted
 from tracecorr.read.kfd import ioctl_names
 from tracecorr.read.kfd.ioctls import list_handlers
 

@@ -11,7 +11,7 @@ from tracecorr.link.creations import join_creations
 from tracecorr.link.events import attach_args, attach_columns, pivot_args
 from tracecorr.link.queues import list_creations, list_ends, list_kernel_creations, list_log_packets
 from tracecorr.link.streams import DESTROY, assign_streams
-from tracecorr.model.hip_names import STREAM_MAKERS
+from tracecorr.model.calls import STREAM_MAKERS
 from tracecorr.model.kinds import (
     BEGINNINGS,
     INFERRED,

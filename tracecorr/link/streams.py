@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.events import fill_columns, pivot_args
-from tracecorr.model.hip_names import makes_stream
+from tracecorr.model.calls import is_failed, makes_stream
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
     DERIVED,
@@ -15,7 +15,6 @@ from tracecorr.model.kinds import (
     NULL_STREAM,
     RECORDED,
 )
-from tracecorr.model.results import is_failed
 
 # Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).
 _ON_NULL_STREAM = (

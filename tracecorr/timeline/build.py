@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from tracecorr import native
 from tracecorr.model import schema
+from tracecorr.model.calls import is_counted, is_failed
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
-from tracecorr.model.results import is_failed
-from tracecorr.model.sights import is_counted
 from tracecorr.store.coverage import measure_coverage
 from tracecorr.store.keys import Tables
 from tracecorr.store.memory import kept_memory
