@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Bounds, Ints, Mask, join_bounds
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import IS_PACKET, QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
@@ -124,6 +126,7 @@ def bracket_packets(log: pl.DataFrame) -> pl.DataFrame:
     return bracket_doorbells(packets, list_moments(log))
 
 
+@gives(frames.SPANS)
 def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return the doorbell stores whose packet line is known, as spans for `bound_spans`: by thread, ring and index.
 
@@ -143,6 +146,7 @@ def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     return pairs.select("stamp_ns", end_stamp_ns="stamp_ns", from_ns="doorbell_lo_ns", to_ns="doorbell_hi_ns")
 
 
+@gives(frames.SPANS)
 def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.DataFrame:
     """Return the creations of queues whose ring a probe in the kernel recorded, as spans for `bound_spans`.
 
@@ -157,6 +161,7 @@ def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.Data
     return pairs.drop_nulls("from_ns").select("stamp_ns", "from_ns", "to_ns", end_stamp_ns=end).select(*_SPAN)
 
 
+@gives(frames.SPANS)
 def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[int, int]) -> pl.DataFrame:
     """Return which ioctl made which queue, by the one shift of the clock that puts an ioctl into every creation.
 
@@ -237,6 +242,7 @@ def list_creations(log: pl.DataFrame) -> pl.DataFrame:
     return made.select("file", "offset", "thread", "ring", "from_ns", to_ns=pl.col("stamp_ns") + LOG_STEP_NS)
 
 
+@gives(frames.SPANS)
 def list_raw_line_spans(log: pl.DataFrame) -> pl.DataFrame:
     """Return ROCr's own lines between the HIP lines of the same thread around them, as spans for `bound_spans`.
 
@@ -255,6 +261,7 @@ def list_raw_line_spans(log: pl.DataFrame) -> pl.DataFrame:
     return ordered.filter(is_raw).select("stamp_ns", "from_ns", "to_ns", end_stamp_ns="stamp_ns")
 
 
+@gives(frames.SPANS)
 def list_gpu_time_spans(times: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
     """Return the GPU times of `Signal =` lines between their packet and that line, as spans for `bound_spans`.
 

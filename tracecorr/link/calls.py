@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from tracecorr import native
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.link.events import find_places
+from tracecorr.model import frames
 from tracecorr.model.arrow import take_column
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import COMPLETE, DERIVED, INFERRED, SHADER_NAME, SUBMITTED, Flag
 from tracecorr.native import Ints
 
@@ -98,6 +100,7 @@ def _parents_of(parent: pl.Series, rows: Ints) -> Ints:
     return parents
 
 
+@gives(frames.LOG_LINES)
 def list_lines(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     """Return the lines of the log of threads that make system calls in a trace, in the order of their printing.
 
@@ -120,6 +123,7 @@ def _list_inner(events: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
+@gives(frames.SYSCALLS_IN_CALLS)
 def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Return which innermost HIP call each system call happened in, on the same thread.
 

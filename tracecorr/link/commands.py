@@ -5,6 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.events import find_places
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
     COMPLETE,
@@ -27,6 +29,7 @@ _ENDS = 0.05
 _MOST_BARE = 0.5
 
 
+@gives(frames.COMMANDS_OF_PACKETS)
 def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
     """Return the command of each packet or copy: the thread's last one before it in the same call.
 
@@ -167,6 +170,7 @@ def _fits() -> pl.Expr:
     return ~marked & ~later & ~((pl.col("kind") == KERNEL_COMMAND) & (name == "copy"))
 
 
+@gives(frames.COMPLETIONS)
 def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
     """Return the completion line of each packet's command: the first one after it, before the pointer's next use.
 

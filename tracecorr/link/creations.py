@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 from tracecorr.native import Ints
 
@@ -63,6 +65,7 @@ def explain_stores(launches: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame
 _LEAST_FITTING = 0.5
 
 
+@gives(frames.CREATIONS)
 def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     """Return line event, ioctl event and evidence: by ring address (as sure as that), else by thread and time.
 

@@ -10,6 +10,8 @@ import polars as pl
 
 from tracecorr.clock.causal_pairs import bracket_doorbells, list_moments
 from tracecorr.link.events import attach_columns, fill_columns
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import IS_PACKET
 from tracecorr.native import Ints
 
@@ -61,6 +63,7 @@ def share_lone_threads(
     )
 
 
+@gives(frames.STORES_OF_PACKETS)
 def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return, per packet, its own doorbell store and the store that announced it.
 

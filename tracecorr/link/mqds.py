@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.events import pivot_args
+from tracecorr.model import frames
 from tracecorr.model.calls import is_counted
+from tracecorr.model.frames import gives
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]
@@ -29,6 +31,7 @@ _OPERATIONS = {
 _SCHEDULERS = (("MES", r"^add_queue_mes$"), ("none", r"^create_queue_nocpsch$"), ("HWS", r"^create_queue_cpsch$"))
 
 
+@gives(frames.MQD_OPERATIONS)
 def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
     """Return the operations on MQDs, each once whatever the number of XCCs and of tracers that saw it.
 
@@ -116,6 +119,7 @@ def _climb(rows: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
+@gives(frames.EVENT_ARGS)
 def list_operation_args(operations: pl.DataFrame) -> pl.DataFrame:
     """Return rows of args: `mqd_multiplicity` of every MQD operation that ran for more than one XCC."""
     repeated = operations.filter(pl.col("multiplicity") > 1)
@@ -199,6 +203,7 @@ def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) ->
     return joined.with_columns(destroyed_ns=pl.coalesce("destroyed_ns", "ended_ns")).drop("ended_ns")
 
 
+@gives(frames.QUEUES_OF_EVENTS)
 def find_queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, queue of ioctls that name a queue by its KFD id: the one of the process that was made last.
 
@@ -226,6 +231,7 @@ def find_queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.Da
     return found.select("event", "queue").drop_nulls()
 
 
+@gives(frames.SCHEDULERS)
 def find_schedulers(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return gpu, scheduler (`HWS`, `MES`, `none`) as the functions inside queue creations show it."""
     name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")

@@ -6,6 +6,8 @@ import polars as pl
 
 from tracecorr.link.creations import is_intercepted, join_creations
 from tracecorr.link.events import attach_args, find_places, pivot_args
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import IS_PACKET, QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
 from tracecorr.read.kfd.fields import QUEUE_TYPES
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
@@ -30,6 +32,7 @@ def name_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame) 
     return rows.with_columns(process=process)
 
 
+@gives(frames.QUEUES_OF_EVENTS)
 def assign_queues(events: pl.DataFrame, queues: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     """Return `event`, `queue` for every row that names a ring: the instance that was created last before it.
 
@@ -167,6 +170,7 @@ _OUT_OF_ORDER = 64
 PACKET_IDS = ("swq", "log_id")
 
 
+@gives(frames.CREATED_LINES)
 def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the log's queue creations: one row per Created line, with the interval of its making.
 
@@ -210,6 +214,7 @@ def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFr
     return before.select("event", "silent_ns")
 
 
+@gives(frames.CREATE_IOCTLS)
 def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the CREATE_QUEUE ioctls, each with the ring and fields that a probe recorded inside it (in `args`).
 
@@ -297,6 +302,7 @@ def build_queues(
     return add_ends(queues, ends).drop("users").with_columns(process=named)
 
 
+@gives(frames.QUEUE_ENDS)
 def list_ends(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, process, ring, swq, ts_ns of the lines that tell a queue's end, by its ring or its address.
 
@@ -420,6 +426,7 @@ def find_shared(lines: pl.DataFrame) -> pl.Series:
     return lines.select(shared.fill_null(value=False)).to_series()
 
 
+@gives(frames.RECORD_PLACES)
 def list_shared(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return file and offset of the Created lines that made no queue.
 
@@ -436,6 +443,7 @@ def list_shared(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     return lives.filter(find_shared(lives)).select(place)
 
 
+@gives(frames.LOG_PACKETS)
 def list_log_packets(events: pl.DataFrame) -> pl.DataFrame:
     """Return the packets of the log in the order of their times."""
     columns = ("event", "ts_ns", "process", "ring", "packet_index", "file", "offset")

@@ -11,7 +11,9 @@ from tracecorr.link.creations import join_creations
 from tracecorr.link.events import attach_args, attach_columns, pivot_args
 from tracecorr.link.queues import list_creations, list_ends, list_kernel_creations, list_log_packets
 from tracecorr.link.streams import DESTROY, assign_streams
+from tracecorr.model import frames
 from tracecorr.model.calls import STREAM_MAKERS
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import (
     BEGINNINGS,
     INFERRED,
@@ -54,6 +56,7 @@ def name_rings(records: pl.DataFrame, args: pl.DataFrame) -> tuple[pl.DataFrame,
     return filled, unknown.filter(unknown.is_in(others["process"].implode()))
 
 
+@gives(frames.QUEUE_LINES)
 def find_lines(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, line: the rows that name a queue by its address alone, and the Created line of that queue.
 
@@ -161,6 +164,7 @@ _LAUNCH = r"^hip(Ext|Hcc)?(Module)?LaunchKernel"
 _PAIR = ["line", "process", "ring"]
 
 
+@gives(frames.FOUND_RINGS)
 def find_rings(
     events: pl.DataFrame,
     args: pl.DataFrame,

@@ -6,7 +6,8 @@ import polars as pl
 
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.link.events import attach_args
-from tracecorr.model import schema
+from tracecorr.model import frames, schema
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import MIGRATIONS
 
 
@@ -51,6 +52,7 @@ def add_migrations(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame
     return pl.concat([launches.select(*columns, "doorbell_lo_ns"), found.select(columns)], how="diagonal")
 
 
+@gives(frames.SIGNAL_USES)
 def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
     """Return the packets and copies that complete a signal: event, process, signal, ts_ns, queue, packet_index.
 
@@ -115,6 +117,7 @@ def _add_printed_late(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFram
     return pl.concat([others, late])
 
 
+@gives(frames.WAITS)
 def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Return which packet or copy each barrier or copy waits for: from_event (completes), to_event (waits).
 
@@ -137,6 +140,7 @@ def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.Da
     return found.filter((pl.col("use") != pl.col("event")) & launched).select(from_event="use", to_event="event")
 
 
+@gives(frames.GPU_TIMES)
 def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
     """Leave out GPU times that begin when their packet's command is known to be complete: they are of a later use.
 
@@ -155,6 +159,7 @@ def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame)
     return found.join(late, on="gpu_event", how="anti", maintain_order="left")
 
 
+@gives(frames.GPU_TIMES)
 def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Return whose GPU time each `Signal =` line tells: event (packet or copy), gpu_event, gpu_start_ns, gpu_end_ns.
 

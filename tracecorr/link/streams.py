@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.events import fill_columns, pivot_args
+from tracecorr.model import frames
 from tracecorr.model.calls import is_failed, makes_stream
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
     DERIVED,
@@ -162,6 +164,7 @@ def _add_reset(streams: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) 
     return joined.with_columns(destroyed_ns=pl.min_horizontal("destroyed_ns", "reset_ns")).drop("reset_ns")
 
 
+@gives(frames.STREAMS_OF_EVENTS)
 def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     """Return `event`, `stream_id` for every row that names a handle: the life that it names at the row's end.
 
@@ -214,6 +217,7 @@ def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.
     )
 
 
+@gives(frames.ASKED_PRIORITIES)
 def list_asked_priorities(stream_queues: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     """Return queue, priority_hip: what the first stream of each queue asked for whose creation the log shows.
 

@@ -29,13 +29,13 @@ from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
 from tracecorr.model.calls import is_counted
+from tracecorr.model.frames import EDGES
 from tracecorr.model.kinds import DERIVED, IS_PACKET
 
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
 # What is asked of packets.
 ASKED_OF_PACKETS = (*PACKET_COLUMNS, *queues.PACKET_IDS)
-_SHAPE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": schema.CAT, "evidence": schema.CAT}
 # Layer of the inner row, layers of the outer one, rule.
 _NESTED = (
     ("hip", ["hip"], "call_nesting"), ("command", ["hip"], "command_in_call"), ("mqd", ["kfd", "ioctl"], "mqd_in_kfd"),
@@ -310,7 +310,7 @@ def _list_links(
         ),
         *more,
     ]  # fmt: skip
-    edges = pl.concat(part.select(*_SHAPE).cast(_SHAPE) for part in parts)  # type: ignore[arg-type]
+    edges = pl.concat(EDGES.take(part) for part in parts)
     del parts, packets, copies, ends  # large
     return _add_gaps(edges[_order(edges)], events)
 
