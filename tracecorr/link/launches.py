@@ -14,6 +14,7 @@ from tracecorr.link.events import attach_columns, fill_columns, find_places
 from tracecorr.link.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
+from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.kinds import (
     COMPLETE,
     COPY,
@@ -22,7 +23,6 @@ from tracecorr.model.kinds import (
     DERIVED,
     GRAPH_CALL,
     INFERRED,
-    IS_PACKET,
     RECORDED,
     Flag,
 )

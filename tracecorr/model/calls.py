@@ -1,11 +1,13 @@
-"""Calls: which rows count as one, which results are failures, and what the names of HIP's calls tell."""
+"""Which rows are packets or count as calls, which results are failures, and what the names of HIP's calls tell."""
 
 from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import PACKET_KINDS, Flag
 
+# Which rows are packets in a ring; lines about queues are of layer `aql`, too.
+IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
 SUCCEEDED = ("hipSuccess", "HIPRTC_SUCCESS")
 # What was asked for is not done yet, or a wait ended before it was.
 NOT_YET = (

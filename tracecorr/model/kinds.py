@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntFlag
 
-import polars as pl
-
 # In the order of the path from a HIP call to the hardware.
 LAYERS = (
     "hip", "command", "aql", "copy", "signal", "memory", "hsa", "syscall", "ioctl", "kfd", "mqd",
@@ -23,8 +21,6 @@ COPY, COPY_FAILED, COPY_REFUSED = "copy", "copy_failed", "copy_refused"
 MIGRATIONS = ("prefetch", "discard")
 # Log packets that occupy a slot of an AQL ring.
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
-# Which rows are packets in a ring; lines about queues are of layer `aql`, too.
-IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later
 # only the second, which 6.1 to 6.4 print, too (facts of the format: ROCclr's rocdevice.cpp).
 FIRST_LINE = "Initializing HSA stack."
