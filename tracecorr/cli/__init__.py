@@ -26,6 +26,7 @@ from tracecorr.cli import (
     doctor,
     experiment,
     export,
+    hang,
     hqd,
     import_files,
     info,
@@ -57,6 +58,7 @@ app.command("export", cls=Verb)(export.export_verb)
 app.command("query", cls=Verb)(query.query_verb)
 app.command("serve", cls=Verb)(serve.serve_verb)
 app.command("hqd", cls=Verb)(hqd.hqd_verb)
+app.command("hang", cls=Verb)(hang.hang_verb)
 app.command("demo", cls=Verb)(demo.demo_verb)
 app.command("clean", cls=Verb)(clean.clean_verb)
 # Names of the same verbs in other tracers.
