@@ -27,6 +27,7 @@ from tracecorr.cli import (
     experiment,
     export,
     hang,
+    help_page,
     hqd,
     import_files,
     info,
@@ -61,6 +62,7 @@ app.command("hqd", cls=Verb)(hqd.hqd_verb)
 app.command("hang", cls=Verb)(hang.hang_verb)
 app.command("demo", cls=Verb)(demo.demo_verb)
 app.command("clean", cls=Verb)(clean.clean_verb)
+app.command("help", cls=Verb)(help_page.help_verb)
 # Names of the same verbs in other tracers.
 _OTHER_NAMES = {
     "record": "capture", "profile": "capture", "launch": "capture", "run": "capture", "stat": "report",

@@ -99,7 +99,7 @@ EVENTS = Table(
         ),
         ("fd", I32, "file descriptor"),
         ("cmd", U32, "ioctl request number"),
-        ("size_bytes", I64, "size of a copy or an allocation", "bytes"),
+        ("size_bytes", I64, "size of a copy or an allocation, or what a write was given", "bytes"),
     )
     + LOCATION
     + columns_of(
@@ -266,6 +266,8 @@ GPUS = Table(
             "partition mode of its device: `SPX`, `DPX`, `TPX`, `QPX`, `CPX`; null = none or not known",
         ),
         ("scheduler", CAT, "`HWS`, `MES` or `none`"),
+        ("cp_slots", U16, "hardware slots for compute queues of programs (`num_cp_queues`); null = not known"),
+        ("sdma_slots", U16, "SDMA queues that its engines hold, those for XGMI included; null = not known"),
     ),
 )
 

@@ -25,7 +25,7 @@ from tracecorr.analyze.ioctls import (
     summarize_ioctls,
 )
 from tracecorr.analyze.kernel_log import summarize_kernel_log
-from tracecorr.analyze.kernels import summarize_named, summarize_rocprof
+from tracecorr.analyze.kernels import summarize_counters, summarize_named, summarize_rocprof
 from tracecorr.analyze.latency import summarize_latency, summarize_paths
 from tracecorr.analyze.launches import (
     NO_DISPATCH,
@@ -38,6 +38,7 @@ from tracecorr.analyze.launches import (
 )
 from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
 from tracecorr.analyze.memory import summarize_copies, summarize_memory
+from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams, summarize_queues, summarize_streams
 from tracecorr.analyze.report.answers import Section
@@ -61,6 +62,9 @@ _PROFILING = (
 )
 
 
+_NO_POLLS = "no polls of sysfs: queues of other programs are unknown (a capture on a machine with the KFD has them)"
+
+
 def list_sections(evidence: Evidence) -> Iterator[Section]:
     """Yield all sections of the report in its order; each is computed when it is asked for."""
     words = pl.DataFrame({"word": list(GLOSSARY), "meaning": list(GLOSSARY.values())})
@@ -74,6 +78,7 @@ def list_sections(evidence: Evidence) -> Iterator[Section]:
     yield from _memory_sections(evidence)
     yield from _kernel_sections(evidence)
     yield from _gpu_sections(evidence)
+    yield from _occupancy_sections(evidence)
     yield from _call_sections(evidence)
     yield from _driver_sections(evidence)
     yield from _trust_sections(evidence)
@@ -440,6 +445,39 @@ def _gpu_sections(evidence: Evidence) -> Iterator[Section]:
     )
 
 
+def _occupancy_sections(evidence: Evidence) -> Iterator[Section]:
+    tables = evidence.tables
+    missing = "" if "sysfs" in evidence.sources else _NO_POLLS
+    yield Section(
+        "occupancy",
+        "Hardware queue slots",
+        summarize_occupancy(tables),
+        "recorded: queues in sysfs, of all processes of the machine, polled each second; `process_limit` is derived "
+        "from the target. Beyond `cp_slots` or `process_limit` the scheduler rotates: idle queues hold the GPU for a "
+        "quantum, and an idle GPU may show 100 % busy. A queue that is suspended or evicted takes no slot, but is "
+        "counted here. SDMA queues do not count for oversubscription",
+        missing,
+        nothing="sysfs showed no queue",
+    )
+    yield Section(
+        "oversubscribed",
+        "When the slots were oversubscribed",
+        list_oversubscribed(tables),
+        "derived from the polls: it began between `after` and `from`, and ended between `to` and `before`; `event` = "
+        "the line of the kernel log that says so. The driver prints none for the end",
+        missing,
+        nothing="no poll showed more queues than slots, or the slots are not known",
+    )
+    yield Section(
+        "queue_holders",
+        "Who held hardware queues",
+        summarize_queue_holders(tables),
+        "recorded as above; a row without `process` is a program that is not part of this capture",
+        missing,
+        nothing="sysfs showed no queue",
+    )
+
+
 def _missing_gpu_times(kernels: pl.DataFrame, evidence: Evidence) -> str:
     if kernels["timed"].sum():
         return ""
@@ -489,6 +527,13 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         nothing="the imported rocprof output has no row with times: section What became of the bytes gives the reason"
         if "rocprof" in evidence.sources
         else "no output of rocprof was imported (--rocprof)",
+    )
+    yield Section(
+        "counters",
+        "Hardware counters of kernels",
+        summarize_counters(events, evidence.tables("args"), evidence.tables("kernels")),
+        "recorded by rocprof, one value per dispatch; `dispatches` = those with a value, in the counter's unit",
+        nothing="no profile with counters was imported (rocprofv3 --pmc, then --rocprof with its folder)",
     )
     yield Section(
         "ioctls",
