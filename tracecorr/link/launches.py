@@ -53,7 +53,7 @@ def name_refused_copies(events: pl.DataFrame) -> pl.DataFrame:
 
 _SHOWN_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
-    "kernarg", "engine",
+    "kernarg", "engine", "stream_priority", "virtual_pipe",
 ]  # fmt: skip
 # What is asked of packets.
 PACKET_COLUMNS = ["file", "offset", "command_offset", "dep_signals", *_SHOWN_COLUMNS]

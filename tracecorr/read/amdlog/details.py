@@ -125,7 +125,9 @@ class DetailReader:
         rows = Rows(count, _columns_of(reading, room + count), room)
         lists = {name: _list_of(reading, i, room) for i, name in enumerate(LISTS)}
         args = Args(list(self._vocabulary.fields))
-        details = Details(rows, lists["packets"].rows, _packet_fields(reading), _waits_of(reading), args)
+        packets = lists["packets"].rows
+        details = Details(rows, packets, _packet_fields(reading), _waits_of(reading), args)
+        _spread_clusters(details)
         addresses = self._take_values(reading, rows, args, room)
         told = {name: some.places(at, until) for name, some in lists.items() if name != "packets"}
         addresses += self._read_texts(rows, text, told["texts"], args)
@@ -170,11 +172,14 @@ class DetailReader:
         """Add the args that compiled code read; return rows, fields and addresses of queues."""
         count = reading["values"]
         fields, of_row, values = (reading[name][:count] for name in ("value_field", "value_row", "value"))
-        is_arg = fields >= 0
         names = self._vocabulary.fields
+        is_word = np.isin(fields, self._vocabulary.word_fields)
+        for field_of, row, code in zip(*(a[is_word].tolist() for a in (fields, of_row, values)), strict=True):
+            args.add_text(names[field_of], int(rows["offset"][row - room]), self._vocabulary.results.values[code])
+        is_arg = (fields >= 0) & ~is_word
         if is_arg.any():
             args.numbers.append((fields[is_arg], rows["offset"][of_row[is_arg] - room], values[is_arg]))
-        queues = np.flatnonzero(~is_arg)
+        queues = np.flatnonzero(fields < 0)
         found = zip(of_row[queues].tolist(), fields[queues].tolist(), values[queues].tolist(), strict=True)
         return [(row - room, names[-1 - number], value) for row, number, value in found]
 
@@ -309,13 +314,31 @@ def _packet_fields(reading: Struct) -> dict[str, tuple[Words, Any]]:
     return found
 
 
+def _spread_clusters(details: Details) -> None:
+    """Turn the grids of dispatches that count clusters into work-items; what a cluster holds goes to `args`.
+
+    Their lines print clusters, workgroups of a cluster and work-items of a workgroup (`logAqlDispatchPacketExtended` of
+    rocvirtual.cpp).
+    """
+    fields = details.packet_fields
+    for axis in "xyz":
+        size, has = fields.pop(f"cluster_{axis}", (None, None))
+        if size is None:
+            continue
+        grid, is_told = fields.get(f"grid_{axis}", (np.zeros_like(size), np.zeros_like(has)))
+        workgroup, is_known = fields.get(f"workgroup_{axis}", (grid, np.zeros_like(has)))
+        fields[f"grid_{axis}"] = np.where(has, grid * size * workgroup, grid), is_told & (is_known | ~has)
+        details.args.add(f"cluster_{axis}", details.rows["offset"][details.packets[has]], size[has])
+
+
 def _waits_of(reading: Struct) -> tuple[Ints, Words]:
     return reading["wait_packet"][: reading["waits"]], reading["wait_value"][: reading["waits"]]
 
 
 def _number(key: str, value: str) -> int | None:
-    is_number = re.fullmatch(r"[0-9a-f]{1,16}" if key in _BARE else r"0x[0-9a-fA-F]{1,16}", value)
-    return int(value, 16) if is_number else None
+    if re.fullmatch(r"[0-9a-f]{1,16}" if key in _BARE else r"0x[0-9a-fA-F]{1,16}", value):
+        return int(value, 16)
+    return int(value) if re.fullmatch(r"\d{1,19}", value) else None
 
 
 def _address(digits: bytes) -> int:
