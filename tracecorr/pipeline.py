@@ -32,6 +32,7 @@ from tracecorr.progress import Stages
 from tracecorr.read.importing import (
     Incoming,
     arrange_logs,
+    check_database,
     check_told_clock,
     describe_doubts,
     plan_import,
@@ -184,6 +185,8 @@ def _copy_file(number: int, item: Incoming, stage: Path, live: Callable[[str], N
     seen = Checksum()
     stored = copy_in(item.origin, stage / item.target, seen, compress=item.form in ("log", "text"))
     size, checksum = seen.size, seen.text()
+    if item.form == "rocpd":
+        check_database(raw, stored, item.origin)
     if item.form == "trace_dat":
         unpack_in_place(stored, item.origin)
         size, checksum = describe_file(stored)
@@ -463,7 +466,8 @@ def _place_losses(parts: Parts, maps: Mapping[str, ClockMap]) -> pl.DataFrame:
     """Put the spans that traces and logs lost on the common clock, each by its own."""
     # Other readers of losses took CLOCK_MONOTONIC itself.
     placed = [
-        _place_span(part, maps) if part.source in ("ftrace", "amd_log") else part.stored.losses for part in parts.each
+        _place_span(part, maps) if part.source in ("ftrace", "amd_log", "kernel_log") else part.stored.losses
+        for part in parts.each
     ]
     return pl.concat([schema.LOSSES.empty(), *placed])
 

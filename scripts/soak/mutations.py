@@ -12,7 +12,6 @@ import os
 import resource
 import shutil
 import signal
-import sqlite3
 import sys
 import tempfile
 import traceback
@@ -27,12 +26,15 @@ from typing import Any
 import polars as pl
 import zstandard
 
+from tests.read.rocprof.rocpd_cases import write_rocpd
 from tracecorr.model.errors import CaptureError, InputError, MachineError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 ROWS, REFUSED = "rows", "refused"
 _SECONDS = 10
+# What waits uses no CPU time; on a busy machine a second of it takes many.
+_WAIT_SECONDS = 300
 _BYTES = 1 << 30
 # A mutation that changes more than this of a file makes garbage, which every reader refuses in its first line.
 _LARGEST_PIECE = 300
@@ -72,7 +74,11 @@ def list_readers(repo: Path, data: Path, work: Path) -> list[Reader]:
     tree = json.loads(profile.read_bytes())
     profile.write_text(json.dumps({**tree, "traceEvents": tree["traceEvents"][:500]}))
     dump = _copy(real / "kfd-hqds-mi308x-8gpu-active-32streams.txt", work / "dump/hqds.txt", 60_000)
-    database = _make_database(work / "rocpd/results.db")
+    (work / "rocpd").mkdir()
+    database = write_rocpd(work / "rocpd/results.db")
+    dmesg = work / "kernel_log/dmesg.txt"
+    dmesg.parent.mkdir()
+    dmesg.write_text(_render_dmesg(repo))
     gz = _pack(log, work / "gz/amd.log.gz", gzip.compress)
     zst = _pack(log, work / "zst/amd.log.zst", zstandard.compress)
     clock = _copy(data / "captures/t1-local-clock/clock.json", work / "clock/clock.json", 100_000)
@@ -87,6 +93,7 @@ def list_readers(repo: Path, data: Path, work: Path) -> list[Reader]:
         Reader("rocprof_csv", csv, lambda path, out: _import(out, rocprof=[path])),
         Reader("rocprof_json", profile, lambda path, out: _import(out, rocprof=[path])),
         Reader("rocpd", database, lambda path, out: _import(out, rocprof=[path])),
+        Reader("kernel_log", dmesg, lambda path, out: _import(out, kernel_logs=[path])),
         Reader("dump", dump, lambda path, out: _import(out, hqd=[path])),
         Reader("gzip", gz, lambda path, out: _import(out, amd_logs=[path])),
         Reader("zstd", zst, lambda path, out: _import(out, amd_logs=[path])),
@@ -209,7 +216,7 @@ def _run_apart(work: Callable[[], str]) -> str:
 def _end_as_child(work: Callable[[], str], send: int) -> None:
     """Do the work of a forked process, write how it ended to `send`, and end the process."""
     resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS + 1))
-    signal.alarm(6 * _SECONDS)  # what waits uses no CPU time
+    signal.alarm(_WAIT_SECONDS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _BYTES, used + _BYTES))
     try:
@@ -232,31 +239,17 @@ def _copy_unpacked(source: Path, target: Path) -> Path:
     return target
 
 
+def _render_dmesg(repo: Path) -> str:
+    """Return a SYNTHETIC text of dmesg with the messages that the tests of the reader know."""
+    known = (repo / "tests/read/kernel_log/messages.txt").read_text().splitlines()
+    texts = [line.split("|", 2)[-1].strip() for line in known]
+    return "".join(f"[{number:5}.{number:06}] {text}\n" for number, text in enumerate(texts))
+
+
 def _pack(source: Path, target: Path, pack: Callable[[bytes], bytes]) -> Path:
     target.parent.mkdir(parents=True)
     target.write_bytes(pack(source.read_bytes()))
     return target
-
-
-def _make_database(path: Path) -> Path:
-    """Write a small SYNTHETIC database of rocprofv3 (rocpd, ROCm 7)."""
-    path.parent.mkdir(parents=True)
-    with sqlite3.connect(path) as database:
-        database.executescript(
-            "create table kernels (id integer, guid text, tid integer, category text, region text, name text,"
-            " nid integer, pid integer, agent_abs_index integer, queue text, stream text, queue_id integer,"
-            " stream_id integer, dispatch_id integer, start integer, end integer, duration integer, grid_x integer,"
-            " grid_y integer, grid_z integer, workgroup_x integer, workgroup_y integer, workgroup_z integer,"
-            " lds_size integer, scratch_size integer, stack_id integer, parent_stack_id integer, corr_id integer);"
-            "create table rocpd_info_node (id integer, guid text);"
-        )
-        database.executemany(
-            "insert into kernels (id, guid, tid, name, pid, agent_abs_index, queue_id, dispatch_id, start, end)"
-            " values (?, 'g', 7, 'k', 7, 1, 1, ?, ?, ?)",
-            [(number, number, 1000 * number, 1000 * number + 500) for number in range(1, 200)],
-        )
-    database.close()
-    return path
 
 
 def main() -> int:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
-import random
 import re
 import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from machine_state import OURS, arm_small, kill_armed, read_state
@@ -22,7 +24,7 @@ from machine_state import OURS, arm_small, kill_armed, read_state
 from tracecorr.capture.plan.plan import Offer, Plan, ProbePlan, Wanted
 from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.tracefs.arm import Armed, arm, note_top_buffer
-from tracecorr.capture.tracefs.control import Tracefs, last_explanation
+from tracecorr.capture.tracefs.control import Tracefs, find_tracefs, last_explanation
 from tracecorr.capture.tracefs.journal import Journal, new_token, owner_of, pid_namespace, read_journal, this_process
 from tracecorr.capture.tracefs.undo import ACTIONS, list_running, restore_leftovers
 from tracecorr.model.errors import ControlFileError, MachineError
@@ -203,34 +205,47 @@ def test_state_after_failed_arming_is_state_before(tracefs: Tracefs) -> None:
     assert read_state(tracefs) == before
 
 
-def test_state_after_sigkill_and_restore_is_state_before(tracefs: Tracefs, run_folder: Path) -> None:
-    before = read_state(tracefs)
-    chance = random.Random(5)
-    began = time.monotonic()
-    arm_small(tracefs).disarm()
-    span = time.monotonic() - began
-    interrupted = 0
-    for _ in range(50):
-        begins, begun = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.write(begun, b"x")
-            while True:
-                armed = arm_small(tracefs)
-                armed.start()
-                armed.disarm()
-        OURS.add(child)
-        os.read(begins, 1)
-        os.close(begins)
-        os.close(begun)
-        time.sleep(chance.uniform(0, 1.5 * span))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+def test_state_after_sigkill_before_any_change_is_state_before(tracefs: Tracefs, run_folder: Path) -> None:
+    """A capture arms, starts and disarms; one after the other is killed before its first, second, ... change."""
+    before, interrupted, number = read_state(tracefs), 0, 0
+    while killed := _arm_until_change(number):
+        number += 1
         interrupted += len(list(run_folder.glob("*.journal")))
-        assert not [text for text in restore_leftovers(run_folder)[1] if f"_{child}_" in text]
-    assert interrupted > 10
-    assert read_state(tracefs) == before
+        assert not [text for text in restore_leftovers(run_folder)[1] if f"_{killed}_" in text]
+        assert read_state(tracefs) == before, f"killed before change {number}"
+    assert number > interrupted > 30
     assert list(run_folder.glob("*.journal")) == []
+
+
+def _arm_until_change(number: int) -> int:
+    """Arm in a process that is killed before it changes its `number`-th file; return its pid, 0 if it ended before."""
+    child = os.fork()
+    if child == 0:
+        _kill_before_change(number)
+        armed = arm_small(find_tracefs())
+        armed.start()
+        armed.disarm()
+        os._exit(0)
+    OURS.add(child)
+    return child if os.WIFSIGNALED(os.waitpid(child, 0)[1]) else 0
+
+
+def _kill_before_change(number: int) -> None:
+    """Let this process be killed when it opens its `number`-th file for writing, or makes or removes one."""
+    left = itertools.count(number, -1)
+
+    def watch(call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*words: Any, **named: Any) -> Any:
+            changes = call is not os_open or words[1] & (os.O_WRONLY | os.O_RDWR)
+            if changes and next(left) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*words, **named)
+
+        return watched
+
+    os_open = os.open
+    for name in ("open", "mkdir", "rmdir", "unlink", "replace"):
+        setattr(os, name, watch(getattr(os, name)))
 
 
 def test_restore_by_name_when_the_journal_is_gone(tracefs: Tracefs, run_folder: Path) -> None:

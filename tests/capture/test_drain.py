@@ -6,6 +6,8 @@ import errno
 import io
 import os
 import resource
+import select
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,12 +19,13 @@ from machine_state import read_state, small_plan
 from tracecorr.capture.descriptors import allow_files, most_files
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.recorder import KernelRecorder
+from tracecorr.capture.tracefs import drain as drains
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.drain import Drain, list_cpus
 from tracecorr.capture.tracefs.journal import PREFIX, Journal, new_token
 from tracecorr.capture.workload.invoker import find_invoker
 
-_SECONDS = 0.5
+_SECONDS = 10
 
 
 @pytest.fixture
@@ -39,29 +42,90 @@ def instance(tracefs: Tracefs) -> Iterator[Tracefs]:
     made.root.rmdir()
 
 
-def test_a_buffer_that_is_ready_without_a_whole_page_is_not_asked_again_and_again(
-    instance: Tracefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[float] = []
-    splice = os.splice
+class _Clock:
+    """Stand in for `time` and `select` of a drain: the time of a drain passes only while it waits.
+
+    Args:
+        is_ready: whether epoll calls all buffers ready at once.
+    """
+
+    EPOLLIN, EPOLLERR = select.EPOLLIN, select.EPOLLERR
+
+    def __init__(self, *, is_ready: bool) -> None:
+        self.now, self._is_ready = 0.0, is_ready
+        self._registered: set[int] = set()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def epoll(self) -> _Clock:
+        return self
+
+    def register(self, descriptor: int, _events: int) -> None:
+        self._registered.add(descriptor)
+
+    def unregister(self, descriptor: int) -> None:
+        self._registered.discard(descriptor)
+
+    def poll(self, seconds: float) -> list[tuple[int, int]]:
+        events = self.EPOLLIN if self._is_ready else self.EPOLLERR
+        found = [(descriptor, events) for descriptor in sorted(self._registered)]
+        self.now += 0 if found else seconds
+        return found
+
+    def close(self) -> None:
+        self._registered.clear()
+
+
+def _count_asked(
+    root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, clock: _Clock, splice: Callable[..., int]
+) -> int:
+    """Return how often a drain asks for pages in ten seconds of its own time."""
+    asked = []
 
     def counted(*words: Any, **named: Any) -> int:
-        asked.append(time.monotonic())
+        asked.append(words)
         return splice(*words, **named)
 
     monkeypatch.setattr(os, "splice", counted)
-    drain = Drain({"x": instance.root}, lambda _, cpu: (tmp_path / f"{cpu}").open("wb", buffering=0))
-    instance.write("trace_marker", "half a page")
-    start = time.monotonic()
+    monkeypatch.setattr(drains, "time", clock)
+    monkeypatch.setattr(drains, "select", clock)
+    drain = Drain({"x": root}, lambda _, cpu: (folder / f"{cpu}").open("wb", buffering=0))
+    stopping = _Stopping(clock)
+    monkeypatch.setattr(drain, "_stopping", stopping)
     drain.start()
-    time.sleep(_SECONDS)
+    stopping.over.wait()
     drain.stop()
-    took = time.monotonic() - start
     drain.close()
+    return len(asked)
+
+
+class _Stopping(threading.Event):
+    """Tell a drain to end after ten seconds of its own time; `over` is set then."""
+
+    def __init__(self, clock: _Clock) -> None:
+        super().__init__()
+        self._clock, self.over = clock, threading.Event()
+
+    def is_set(self) -> bool:
+        if self._clock.now >= _SECONDS:
+            self.over.set()
+        return self.over.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.now += timeout or 0
+        return False
+
+
+def test_a_buffer_that_is_ready_without_a_whole_page_is_not_asked_again_and_again(
+    instance: Tracefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance.write("trace_marker", "half a page")
     cpus = list_cpus(instance.root)
+    asked = _count_asked(instance.root, tmp_path, monkeypatch, _Clock(is_ready=True), os.splice)
     assert sum((tmp_path / f"{cpu}").read_bytes().count(b"half a page") for cpu in cpus) == 1
-    # Once per sweep and CPU, and once per pause for the one that is ready.
-    assert len(asked) < (took / 0.2 + 2) * len(cpus) + took / 0.01 + 10
+    # Each that is ready once per pause of 10 ms.
+    assert 0 < asked <= (_SECONDS / 0.01 + 1) * len(cpus)
 
 
 def test_cpus_that_were_never_online_are_not_asked_again_and_again(
@@ -70,19 +134,13 @@ def test_cpus_that_were_never_online_are_not_asked_again_and_again(
     """For them the kernel tells an error at once, and has nothing: as a file of sysfs does until it is read."""
     (tmp_path / "per_cpu/cpu7").mkdir(parents=True)
     (tmp_path / "per_cpu/cpu7/trace_pipe_raw").symlink_to("/sys/kernel/uevent_seqnum")
-    asked = []
 
-    def refuse(*words: Any, **_: Any) -> int:
-        asked.append(words)
+    def refuse(*_: Any, **__: Any) -> int:
         raise BlockingIOError
 
-    monkeypatch.setattr(os, "splice", refuse)
-    drain = Drain({"x": tmp_path}, lambda _, cpu: (tmp_path / f"{cpu}").open("wb", buffering=0))
-    start = time.monotonic()
-    drain.start()
-    time.sleep(_SECONDS)
-    drain.close()
-    assert 0 < len(asked) < (time.monotonic() - start) / 0.2 + 3
+    asked = _count_asked(tmp_path, tmp_path, monkeypatch, _Clock(is_ready=False), refuse)
+    # Once per sweep of 0.25 s, and once because of the error.
+    assert 0 < asked <= _SECONDS / 0.25 + 2
 
 
 def test_all_that_fills_a_buffer_while_it_rests_is_written(instance: Tracefs, tmp_path: Path) -> None:

@@ -116,12 +116,11 @@ def test_a_status_comes_out_of_the_container(engine: ContainerRig, place: Path) 
 
 @two_engines
 def test_kill_ends_a_container_whose_first_process_has_no_handler(engine: ContainerRig, place: Path) -> None:
-    began = time.monotonic()
     ended = run_verb(
         "capture", "--quiet", "--no-correlate", "--image", engine.image, "--duration", "0.5", "--kill", "--",
-        "sleep", "120", cwd=place, env=engine.environment,
+        "sleep", "infinity", cwd=place, env=engine.environment,
     )  # fmt: skip
-    assert (ended.status, time.monotonic() - began < 60) == (128 + signal.SIGKILL, True), ended.err
+    assert ended.status == 128 + signal.SIGKILL, ended.err
     assert "; the workload gets SIGTERM (--kill)" in ended.err and "it gets SIGKILL" in ended.err
     assert engine.has_removed_all()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import polars as pl
 import pytest
 import zstandard
 
+from tests.read.rocprof.rocpd_cases import sdk_json, write_rocpd
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.pipeline import correlate, import_files
@@ -82,6 +84,32 @@ def test_every_option_takes_it(data_folder: Path, tmp_path: Path, pack: Callable
         correlate(out.path)
         tables.append(out.table("events").collect())
     assert tables[0].equals(tables[1])
+
+
+@pytest.mark.parametrize("pack", ["gz", "piped"])
+def test_what_is_no_log_is_unpacked(data_folder: Path, tmp_path: Path, pack: str) -> None:
+    """A database, tables, a dump, a kernel log and a trace.dat: each is read as the plain one."""
+    real, plain, packed = data_folder / "real", tmp_path / "plain", tmp_path / "packed"
+    plain.mkdir()
+    packed.mkdir()
+    write_rocpd(plain / "results.db")
+    (plain / "trace.json").write_text(json.dumps(sdk_json()))
+    shutil.copy(real / "rocprofv3-docs-kernel_trace.csv", plain / "kernels.csv")
+    shutil.copy(real / "kfd-hqds-mi308x-8gpu-active-32streams.txt", plain / "hqds.txt")
+    (plain / "dmesg.txt").write_text("[    1.500000] amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!\n")
+    (plain / "trace.dat").write_bytes(gzip.decompress((data_folder / "vm/trixie/ftrace/tc.dat.gz").read_bytes()))
+    tables = []
+    for folder, suffix in ((plain, ""), (packed, ".gz" if pack == "gz" else ".zst")):
+        for path in plain.iterdir() if suffix else ():
+            (packed / (path.name + suffix)).write_bytes(PACKS[pack](path.read_bytes()))
+        traces, dumps, logs = ([folder / f"{name}{suffix}"] for name in ("trace.dat", "hqds.txt", "dmesg.txt"))
+        profiles = [folder / f"{name}{suffix}" for name in ("results.db", "trace.json", "kernels.csv")]
+        out = tmp_path / f"x{suffix}.tracecorr"
+        capture = import_files(out, [], traces, hqd=dumps, rocprof=profiles, kernel_logs=logs)
+        correlate(out)
+        tables.append([capture.table(name).collect() for name in ("events", "args", "ledger", "files")])
+    assert all(one.equals(other) for one, other in zip(*tables, strict=True))
+    assert {"rocprof", "hqd", "kernel_log", "ftrace"} == set(tables[0][3]["source"].cast(pl.String))
 
 
 def _write_sparse(path: Path, parts: list[bytes | int]) -> None:

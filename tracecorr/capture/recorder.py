@@ -12,6 +12,7 @@ from typing import IO, Any
 from tracecorr.capture.descriptors import allow_files
 from tracecorr.capture.facts import save_formats, save_names, save_stats, save_symbols
 from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.kernel_log import KernelLog
 from tracecorr.capture.plan.plan import SMI_EVENTS, Absent, Plan, ProbePlan
 from tracecorr.capture.probes.mappings import MapWatch
 from tracecorr.capture.probes.perf import PerfRecorder
@@ -56,6 +57,8 @@ class KernelRecorder:
             self.map_watch = self._open_map_watch()
             self._smi = self._open_smi()
             self._top = self._open_top()
+            self._kernel_log = KernelLog(folder)
+            opened.callback(self._kernel_log.stop)
             opened.pop_all()
         self._next_mark = self._next_names = self._next_save = self._started = 0.0
         self.recording = False
@@ -79,14 +82,14 @@ class KernelRecorder:
         failed = self.map_watch.failed if self.map_watch is not None else ""
         unwatched = (Absent("some libraries as soon as they are mapped", f"perf: {failed}"),) if failed else ()
         return replace(
-            plan, absent=(*plan.absent, *self._perf.absent, *self._absent, *unwatched), smi_gpus=smi,
-            watch_mappings=plan.watch_mappings if self.map_watch is not None else "",
+            plan, absent=(*plan.absent, *self._perf.absent, *self._absent, *unwatched, *self._kernel_log.absent),
+            smi_gpus=smi, watch_mappings=plan.watch_mappings if self.map_watch is not None else "",
         )  # fmt: skip
 
     @property
     def problems(self) -> list[str]:
         """Return what went wrong on the way."""
-        sources = (self._smi, self._top)
+        sources = (self._smi, self._top, self._kernel_log)
         return [problem for source in sources if source is not None for problem in source.problems]
 
     @property
@@ -130,6 +133,7 @@ class KernelRecorder:
         self._start_smi()
         if self._top is not None:
             self._top.start()
+        self._kernel_log.start()
         self.recording = True
         self._sampler.burst("start")
         self._save_clock()
@@ -171,6 +175,7 @@ class KernelRecorder:
             return
         self._next_mark = now + _MARK_SECONDS
         self._sampler.sample_narrowly("during")
+        self._kernel_log.tick()
         if self._top is not None:
             self._top.tick()
         if now >= self._next_save:
@@ -228,7 +233,7 @@ class KernelRecorder:
         try:
             self._perf.stop()
         finally:
-            for source in (self._smi, self._top):
+            for source in (self._smi, self._top, self._kernel_log):
                 if source is not None:
                     source.stop()
 

@@ -160,7 +160,6 @@ def _plan_others(files: Files, hqd: Sequence[Path], rocprof: Sequence[Path]) -> 
         target = f"raw/rocprof/{number}-{plain_name(path)}"
         _refuse_folder(path, "--rocprof")
         if looks_like_sqlite(files.read_head(path, 64)):
-            _check_database(files, path)
             yield Incoming(path, target, "rocprof", "rocpd")
         else:
             lacks = "no table or trace of rocprof (CSV, JSON or rocpd database)"
@@ -168,12 +167,19 @@ def _plan_others(files: Files, hqd: Sequence[Path], rocprof: Sequence[Path]) -> 
             yield Incoming(path, target, "rocprof", "rocprof")
 
 
-def _check_database(files: Files, path: Path) -> None:
-    with files.open_read_at(path) as (read_at, size):
-        if not looks_like_sqlite(read_at(0, 64)):
-            raise InputError(f"{path} is a compressed database", "decompress it first")
-    with files.open_database(path) as connection:
-        check_rocpd(connection, files.read_head(path, 100), size, str(path))
+def check_database(files: Files, path: Path, name: Path) -> None:
+    """Make sure that a database, decompressed, is whole and holds tables of rocpd.
+
+    Args:
+        files: opens it.
+        path: where it was copied to.
+        name: what the user calls it.
+
+    Raises:
+        InputError: it is damaged, or of another program.
+    """
+    with files.open_read_at(path) as (read_at, size), files.open_database(path) as connection:
+        check_rocpd(connection, read_at(0, 100), size, str(name))
 
 
 def _check_amd_log(files: Files, path: Path) -> None:

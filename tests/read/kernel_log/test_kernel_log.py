@@ -106,6 +106,13 @@ def test_a_record_of_kmsg_names_its_device_and_counts_its_further_lines() -> Non
     assert skipped == [("not_of_the_kernel", 1)]
 
 
+def test_records_that_the_kernel_overwrote_are_a_loss_between_their_neighbours() -> None:
+    block = _read(f"3,907,12000001,-;{_SDMA}\n6,911,12000900,-;other\n6,912,12000950,-;other\n")
+    assert block.losses.select("source", "from_ns", "to_ns", "count").rows() == [
+        ("kernel_log", 12_000_001_000, 12_000_900_000, 3)
+    ]
+
+
 def test_export_holds_text_with_line_ends_behind_its_size() -> None:
     message = f"{_SDMA}\nand more".encode()
     entry = b"__CURSOR=s=1\nMESSAGE\n" + len(message).to_bytes(8, "little") + message + b"\n_TRANSPORT=kernel\n\n"

@@ -39,7 +39,7 @@ _WORKLOAD = {
     "full": ("sched/sched_switch", "sched/sched_wakeup"),
 }
 _GPU = {
-    "minimal": ("gpu_scheduler/*",),
+    "minimal": ("gpu_scheduler/*", "printk/console"),
     "default": (
         "amdkfd/*", "amdgpu/amdgpu_iv", "amdgpu/amdgpu_cs", "amdgpu/amdgpu_cs_ioctl", "amdgpu/amdgpu_sched_run_job",
         "amdgpu/amdgpu_pasid_*", "amdgpu/amdgpu_bo_move", "amdgpu/amdgpu_ib_pipe_sync", "amdgpu/amdgpu_isolation",
@@ -51,7 +51,9 @@ _GPU = {
 _OPTIONAL = (
     "amdkfd/*", "amdgpu/amdgpu_isolation", "amdgpu/amdgpu_cleaner_shader", "amdgpu/amdgpu_reset_reg_dumps",
 )  # fmt: skip
-_GPU_SYSTEMS = ("gpu_scheduler", "amdgpu", "amdkfd", "amdgpu_dm", "dma_fence", "drm", "irq", "irq_vectors", "workqueue")
+_GPU_SYSTEMS = (
+    "gpu_scheduler", "amdgpu", "amdkfd", "amdgpu_dm", "dma_fence", "drm", "irq", "irq_vectors", "workqueue", "printk",
+)  # fmt: skip
 # Every register access of the driver: only by its exact name.
 _TOO_HOT = ("amdgpu/amdgpu_device_rreg", "amdgpu/amdgpu_device_wreg")
 

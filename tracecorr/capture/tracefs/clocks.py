@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracecorr.capture.kernel_log import read_printk_clock
 from tracecorr.capture.plan.plan import Plan
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.model.errors import ControlFileError
@@ -145,7 +146,7 @@ class ClockSampler:
         """Return the text of clock.json, with what else is in it."""
         about = (
             "ids match the `clock_sync id=N` marks in the trace; a mark was written between mono0 and mono1 "
-            "(CLOCK_MONOTONIC ns); raw, boot and real were read between their own mono0 and mono1"
+            "(CLOCK_MONOTONIC ns); raw, boot, real and printk were read between their own mono0 and mono1"
         )
         head = json.dumps({"trace_clock": trace_clock, "about": about, **more})
         return f'{head[:-1]}, "samples": [{", ".join(self._samples)}]}}'
@@ -172,4 +173,6 @@ def _read_clocks() -> dict[str, dict[str, int]]:
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         value = time.clock_gettime_ns(clock)
         readings[name] = {"mono0": before, "value": value, "mono1": time.clock_gettime_ns(time.CLOCK_MONOTONIC)}
+    if (printk := read_printk_clock()) is not None:
+        readings["printk"] = printk
     return readings

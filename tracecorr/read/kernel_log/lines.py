@@ -23,6 +23,7 @@ BLANK, HEADING, FOREIGN, OF_PROGRAM = "blank_line", "journal_heading", "no_line_
 RECORD = pl.Schema({
     "offset": pl.Int64, "length": pl.Int64, "size": pl.Int64, "reason": pl.String, "stamp_ns": pl.Int64,
     "clock": pl.String, "received_ns": pl.Int64, "level": pl.Int64, "pci": pl.String, "text": pl.String,
+    "seq": pl.Int64,
 })  # fmt: skip
 
 _LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
@@ -63,7 +64,7 @@ def read_records(data: bytes) -> pl.DataFrame:
     Returns:
         Columns of `RECORD`: `reason` is null for a record of the kernel, else why the bytes are none; `length` is
         without the line end; `received_ns` is CLOCK_MONOTONIC at its reception by the journal; `pci` is the address
-        of the device that the record names beside its text.
+        of the device that the record names beside its text; `seq` is the kernel's number of a record of /dev/kmsg.
     """
     form = _find_form(data[: 1 << 20])
     if form == "dmesg_json":
@@ -159,7 +160,7 @@ def _settle_text(read: pl.DataFrame) -> pl.DataFrame:
         clock=clock.otherwise(pl.lit(REALTIME)), received_ns=pl.lit(None, pl.Int64),
         level=pl.coalesce(pri % 8, level), pci="pci",
         # A line without any form may still be one that somebody copied without its stamp.
-        text=pl.coalesce("text", "line"),
+        text=pl.coalesce("text", "line"), seq=pl.col("seq").cast(pl.Int64, strict=False),
     ).cast(RECORD)  # fmt: skip
 
 

@@ -49,8 +49,9 @@ def read_kernel_log(chunks: Iterable[bytes], file: int) -> Iterator[Block]:
         result=result_text(pl.col("ret"), pl.lit(value=False)),
     )  # fmt: skip
     yield Block(
-        events=schema.PART_EVENTS.conform(events), args=_list_args(used, file), ledger=_count(named, used, file)
-    )
+        events=schema.PART_EVENTS.conform(events), args=_list_args(used, file), ledger=_count(named, used, file),
+        losses=_list_overwritten(records),
+    )  # fmt: skip
 
 
 def name_messages(records: pl.DataFrame) -> pl.DataFrame:
@@ -148,6 +149,15 @@ def _list_args(used: pl.DataFrame, file: int) -> pl.DataFrame:
     ]
     args = pl.concat(rows).sort("offset", maintain_order=True) if rows else schema.PART_ARGS.empty().drop("file")
     return schema.PART_ARGS.conform(args.with_columns(file=pl.lit(file)))
+
+
+def _list_overwritten(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the losses: spans between two records of /dev/kmsg whose numbers do not follow each other."""
+    numbered = records.drop_nulls("seq").select(
+        from_ns=pl.col("stamp_ns").shift(), to_ns="stamp_ns", count=pl.col("seq").diff() - 1
+    )
+    gaps = numbered.filter(pl.col("count") > 0)
+    return schema.PART_LOSSES.conform(gaps.with_columns(source=pl.lit(_SOURCE)))
 
 
 def _count(named: pl.DataFrame, used: pl.DataFrame, file: int) -> pl.DataFrame:
