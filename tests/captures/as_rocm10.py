@@ -65,7 +65,8 @@ class Converter:
             line = np.searchsorted(old_ends, at, side="right") - 1
             # Of a line that leaves in pieces the new text does, too.
             inside = np.minimum(at - old_ends[line], new_ends[np.minimum(line + 1, len(old))] - new_ends[line])
-            return new_ends[line] + inside
+            moved: NDArray[np.int64] = new_ends[line] + inside
+            return moved
 
         return b"".join(new), place
 
