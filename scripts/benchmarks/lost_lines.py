@@ -114,6 +114,16 @@ def find_wrong(lossy: Found, whole: Found) -> pl.DataFrame:
     return added.filter(pl.all_horizontal(pl.col("cause", "effect").is_in(known.implode())))
 
 
+def select_left(whole: Found, pieces: Sequence[Piece]) -> pl.DataFrame:
+    """Return the links of the whole log whose two records lie in pieces of it."""
+
+    def lies_inside(side: str) -> pl.Expr:
+        place = pl.col(side).str.split(" ").list.last().cast(pl.Int64)
+        return pl.any_horizontal((place >= begin) & (place < end) for _, begin, end in pieces)
+
+    return whole.links.filter(lies_inside("cause") & lies_inside("effect"))
+
+
 def compare_calls(lossy: Found, whole: Found) -> tuple[int, int, int]:
     """Return how many calls have their end, have lost it, and have another one's."""
     both = lossy.calls.join(whole.calls.drop_nulls(), on="name", suffix="_whole")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from analyze_tables import tables_of
+from analyze_tables import Rows, tables_of
 from judging import (
     COMMAND_SUBMISSION,
     SECOND_INIT,
@@ -33,6 +33,16 @@ from tracecorr.pipeline import correlate, import_files
 NAMES = [claim.name for claim in CLAIMS]
 
 
+def _wait_for_what_stands_behind(rows: Rows) -> None:
+    """Let packet 0 wait for the value that packet 1 of its ring would write, and the host for both."""
+    put_event(19, name="hipStreamWaitValue64", arg=0x10)(rows)
+    put_event(23, name="hipStreamWriteValue64", arg=0x10)(rows)
+    put_event(27, name="hipStreamSynchronize", dur_ns=None, flags=1, stream=0)(rows)
+    rows["launches"].pop()
+    for packet in rows["launches"]:
+        packet["header"] = 0xB02
+
+
 FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
     ("nothing_lost", add("losses", source="ftrace", cpu=0, from_ns=5_000, to_ns=5_100, count=7), {"loss_spans": 1,
      "records_lost": 7}, []),
@@ -55,6 +65,7 @@ FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
     ("rocr_create_time", put_event(9, ts_ns=1_050 + 10_000_001), {"slower": 1, "longest_ns": 10_000_001}, [9]),
     ("mqd_ops_per_queue", drop_events(5), {"mqd_operations": 1, "init_by_create": 1}, [3]),
     ("mqd_ops_per_queue", add("events", **SECOND_INIT), {"mqd_operations": 3, "init_by_create": 3}, [3]),
+    ("no_deadlock", _wait_for_what_stands_behind, {"open_calls": 1, "circles": 1}, [20, 24, 27]),
     ("scheduler_mode", put("gpus", 0, scheduler="MES"), {"gpus_MES": 1, "gpus_HWS": None}, [12]),
     ("priority_reaches_hardware", put("args", 0, u64=7), {}, [6]),
     ("priority_reaches_hardware", put("queues", 0, priority_log=1), {}, [6]),
@@ -85,6 +96,7 @@ COUNTED: dict[str, tuple[dict[str, int], list[int]]] = {
      "longest_ns": 300, "without_duration": 0}, [3, 10]),
     "rocr_create_time": ({"queues": 1, "slower": 0, "longest_ns": 850, "limit_ns": 10_000_000}, [9]),
     "mqd_ops_per_queue": ({"queues_created": 2, "mqd_operations": 2, "init_by_create": 2}, [5, 11]),
+    "no_deadlock": ({"open_calls": 0, "circles": 0}, []),
     "scheduler_mode": ({"functions_HWS": 1, "active_hiq_HWS": 1, "gpus_HWS": 1}, [12]),
     "priority_reaches_hardware": ({"queues": 1, "with_special_priority": 1, "refused_updates": 0}, [6]),
     "queue_backlog": ({"queues": 1, "full_queues": 0, "peak_packets": 2, "ring_packets": 16384}, [24]),
@@ -115,6 +127,7 @@ UNKNOWNS: list[tuple[str, Change]] = [
     ("mqd_ops_per_queue", drop_layer("mqd")),
     ("mqd_ops_per_queue", lambda rows: (put_event(5, name="update_mqd")(rows), drop_events(11)(rows))),  # type: ignore[list-item]
     ("mqd_ops_per_queue", lambda rows: (put_event(5, parent=None)(rows), put_event(11, parent=None)(rows))),  # type: ignore[list-item]
+    ("no_deadlock", put_event(27, dur_ns=None, flags=1)),
     ("scheduler_mode", lambda rows: (empty("gpus")(rows), empty("hqd")(rows), drop_events(12)(rows))),  # type: ignore[list-item]
     ("priority_reaches_hardware", empty("args")),
     ("priority_reaches_hardware", put("hqd", 1, queue=None)),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.snapshots import Snapshots, read_devices
+from tracecorr.capture.snapshots import Snapshots, look_at_slots, read_devices
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.store.recording import list_raw_files
 
@@ -27,8 +27,9 @@ def machine(tmp_path: Path) -> Path:
     root = tmp_path / "machine"
     files = {
         "kfd/proc/7/vram_100": "4096\n", "kfd/proc/7/sdma_100": "12\n", "kfd/proc/7/pasid": "32770\n",
-        "kfd/proc/7/stats_100/cu_occupancy": "1\n", "kfd/proc/7/queues/3/gpuid": "100",
-        "kfd/proc/7/queues/3/size": "1048576", "kfd/proc/7/queues/3/type": "0",
+        "kfd/proc/7/stats_100/cu_occupancy": "1\n", "kfd/proc/7/stats_100/evicted_ms": "30\n",
+        "kfd/proc/7/queues/3/gpuid": "100", "kfd/proc/7/queues/3/size": "1048576", "kfd/proc/7/queues/3/type": "0",
+        "kfd/proc/8/vram_100": "1\n", "kfd/proc/8/queues/1/gpuid": "100", "kfd/proc/8/queues/1/type": "1",
         "drm/card1/device/gpu_busy_percent": "93\n", "debug/hqds": "hqds text\n", "debug/mqds": "mqds text\n",
     }  # fmt: skip
     for name, text in files.items():
@@ -48,9 +49,11 @@ def test_counters_are_polled_once_a_second(folder: RecordingFolder, machine: Pat
     (line,) = (folder.shown / "raw/sysfs.jsonl").read_text().splitlines()
     found = json.loads(line)
     assert found["processes"]["7"] == {
-        "counters": {"vram_100": 4096, "sdma_100": 12},
+        "counters": {"evicted_ms_100": 30, "vram_100": 4096},
         "queues": {"3": {"gpuid": 100, "size": 1048576, "type": 0}},
     }
+    # A program beside the workload: its queues take slots of the same GPU.
+    assert found["processes"]["8"] == {"counters": {}, "queues": {"1": {"gpuid": 100, "type": 1}}}
     assert found["cards"] == {"device": {"gpu_busy_percent": 93}}
     assert found["start_ns"] <= found["end_ns"]
 
@@ -99,3 +102,20 @@ def test_no_more_dumps_are_taken_than_tables_can_count(
     taker.finish()
     assert [path.name.split("-")[0] for path in sorted((folder.shown / "raw/hqd").iterdir())] == ["hqds"] * 2 + ["mqds"]
     assert taker.problems == ["no more snapshots of hqds: a capture holds 2 of them"]
+
+
+@pytest.mark.parametrize(("queues", "state", "words"), [(3, "yes", ""), (25, "partly", "oversubscribed")])
+def test_taken_slots_of_each_gpu_are_a_finding(tmp_path: Path, queues: int, state: str, words: str) -> None:
+    files = {
+        f"proc/7/queues/{i}/{name}": text for i in range(queues) for name, text in (("gpuid", "100"), ("type", "0"))
+    }
+    files |= {"proc/8/queues/1/gpuid": "100", "proc/8/queues/1/type": "1", "topology/nodes/1/gpu_id": "100\n",
+              "topology/nodes/1/properties": "gfx_target_version 90402\nnum_cp_queues 24\n",
+              "topology/nodes/0/gpu_id": "0\n", "topology/nodes/0/properties": "simd_count 0\n"}  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (found,) = look_at_slots(tmp_path)
+    assert (found.name, found.state) == ("queue slots of GPU 64", state)
+    assert found.why.startswith(f"{queues} of 24 compute slots taken, by 1 processes")
+    assert words in found.why

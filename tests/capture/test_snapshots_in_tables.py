@@ -38,8 +38,10 @@ def capture(tmp_path: Path) -> Capture:
     """Return the capture of a synthetic machine: process 70 (7 in its container) with two queues on one GPU."""
     machine = tmp_path / "machine"
     files = {
-        "kfd/proc/70/vram_26017": "4096\n", "kfd/proc/70/sdma_26017": "12\n", "kfd/proc/70/queues/3/gpuid": "26017",
-        "kfd/proc/70/queues/4/gpuid": "26017", "cards/0000:03:00.0/gpu_busy_percent": "93\n", "debug/hqds": _hqds(),
+        "kfd/proc/70/vram_26017": "4096\n", "kfd/proc/70/sdma_26017": "12\n",
+        "kfd/proc/70/queues/3/gpuid": "26017", "kfd/proc/70/queues/3/type": "0",
+        "kfd/proc/70/queues/4/gpuid": "26017", "kfd/proc/70/queues/4/type": "4",
+        "cards/0000:03:00.0/gpu_busy_percent": "93\n", "debug/hqds": _hqds(),
     }  # fmt: skip
     for name, text in files.items():
         (machine / name).parent.mkdir(parents=True, exist_ok=True)
@@ -63,8 +65,9 @@ def capture(tmp_path: Path) -> Capture:
 def test_polled_values_have_their_gpu_and_process(capture: Capture) -> None:
     rows = capture.table("samples").with_columns(pl.col("name").cast(pl.String)).sort("name").collect()
     assert rows.select("gpu", "process", "name", "value").rows() == [
-        (0, None, "gpu_busy_percent", 93.0), (0, 0, "queues_26017", 2.0), (0, 0, "sdma_26017", 12.0),
-        (0, 0, "vram_26017", 4096.0),
+        (0, None, "cp_queues", 1.0), (0, 0, "cp_queues_26017", 1.0), (0, None, "gpu_busy_percent", 93.0),
+        (0, None, "queue_processes", 1.0), (0, 0, "queues_26017", 2.0), (0, None, "sdma_queues", 1.0),
+        (0, 0, "sdma_queues_26017", 1.0), (0, 0, "vram_26017", 4096.0),
     ]  # fmt: skip
     polled = json.loads((capture.path / "raw/sysfs.jsonl").read_text())
     assert rows["ts_ns"].is_between(polled["start_ns"], polled["end_ns"]).all()

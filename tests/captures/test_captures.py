@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.report.markdown import render_markdown
+from tracecorr.analyze.still_open import find_still_open
 from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.cli import app
 from tracecorr.model.errors import InputError
@@ -76,6 +77,8 @@ def test_a_recorded_capture_gives_its_known_counts(imported: Importer, name: str
     assert hip == [{"n": expected["hip_calls"]}]
     ioctls = _counts(capture, "select name as k, count(*) as n from events where layer = 'ioctl' group by name")
     assert {k: n for k, n in ioctls.items() if k.startswith("AMDKFD")} == expected["ioctls"]
+    # `gemm-rocblas-300` ends with hipGetLastError, which prints no return.
+    assert find_still_open(capture.table).calls.is_empty()
     doorbells = _query(capture, "select count(*) as n from events where layer = 'doorbell'")
     assert doorbells == [{"n": expected["doorbells"]}]
     queues = _query(

@@ -19,6 +19,7 @@ from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.run_facts import list_armed
+from tracecorr.analyze.still_open import StillOpen, find_still_open
 from tracecorr.analyze.values import render_ns
 from tracecorr.model.errors import InputError
 from tracecorr.model.sights import is_counted
@@ -203,6 +204,11 @@ class Evidence:
     def backlog(self) -> pl.DataFrame:
         """Return how full each ring got (`backlog.summarize_backlog`)."""
         return summarize_backlog(self.tables("launches"), self.tables("queues"))
+
+    @cached_property
+    def still_open(self) -> StillOpen:
+        """Return the calls, packets and copies that were open at the end."""
+        return find_still_open(self.tables)
 
     @cached_property
     def log_processes(self) -> list[int]:

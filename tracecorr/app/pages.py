@@ -15,7 +15,7 @@ import polars as pl
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.answers import Answer, Section
-from tracecorr.analyze.report.questions import answer_questions, explain_failures
+from tracecorr.analyze.report.questions import answer_questions
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
 from tracecorr.analyze.verdicts import Verdict, judge_capture
@@ -36,7 +36,7 @@ class Page:
 
 
 PAGES: dict[str, Page] = {
-    "verdicts": Page("Verdicts", ("complaints", "glossary")),
+    "verdicts": Page("Verdicts", ("open_calls", "open_rings", "complaints", "glossary")),
     "queues": Page(
         "Queues",
         (
@@ -91,7 +91,7 @@ class Answers:
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """Return the answers in words."""
-        return (*explain_failures(self._evidence), *answer_questions(self._evidence, self.verdicts))
+        return answer_questions(self._evidence, self.verdicts)
 
 
 class Reports:

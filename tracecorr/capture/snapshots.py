@@ -11,7 +11,10 @@ from typing import Any
 
 from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
 from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.plan.plan import PARTLY, YES, Finding
 from tracecorr.model.errors import MachineError
+from tracecorr.read.kfd.topology import NodeFiles, list_nodes
+from tracecorr.store.raw import read_topology
 
 POLL_SECONDS = 1.0
 # A read of hqds is some 600,000 register reads under a lock of the driver on 8 GPUs: rests are longer than reads.
@@ -20,8 +23,9 @@ _REST_FACTOR = 20
 _MOST_DUMPS = 60_000
 _KFD = Path("/sys/class/kfd/kfd")
 _CARDS = Path("/sys/class/drm")
-# cu_occupancy is never read: it takes locks of the shader processors.
-_PROCESS_COUNTERS, _QUEUE_FIELDS = ("vram_*", "sdma_*"), ("gpuid", "size", "type")
+# cu_occupancy is never read: it takes locks of the shader processors; nor is sdma_*: it waits for the lock of the queue
+# manager, which a hung scheduler holds (kfd_process.c, Linux 6.12).
+_PROCESS_COUNTERS, _QUEUE_FIELDS = ("vram_*",), ("gpuid", "size", "type")
 _CARD_COUNTERS = ("gpu_busy_percent", "mem_busy_percent", "mem_info_vram_used")
 _DEVICES = ("/dev/kfd", "/dev/dri/")
 
@@ -97,15 +101,17 @@ class Snapshots:
             self._folder.append_line("raw/sysfs.jsonl", json.dumps(line))
 
     def _read_processes(self, pids: frozenset[int]) -> dict[str, Any]:
+        """Return counters and queues of the workload, and the queues of all others: they share its GPUs."""
         found = {}
-        for pid in sorted(pids):
-            root = self._kfd / "proc" / str(pid)
-            counters = _read_numbers(path for pattern in _PROCESS_COUNTERS for path in root.glob(pattern))
+        for root in sorted(self._kfd.glob("proc/[0-9]*")):
             queues = {
                 queue.name: _read_numbers(queue / name for name in _QUEUE_FIELDS) for queue in root.glob("queues/*")
             }
+            counters = _read_evictions(root)
+            if int(root.name) in pids:
+                counters |= _read_numbers(path for pattern in _PROCESS_COUNTERS for path in root.glob(pattern))
             if counters or queues:
-                found[str(pid)] = {"counters": counters, "queues": queues}
+                found[root.name] = {"counters": counters, "queues": queues}
         return found
 
     def _read_cards(self) -> dict[str, Any]:
@@ -114,6 +120,22 @@ class Snapshots:
             if counters := _read_numbers(device / name for name in _CARD_COUNTERS):
                 found[device.resolve().name] = counters
         return found
+
+
+def look_at_slots(kfd: Path = _KFD) -> list[Finding]:
+    """Return for each GPU how many of its hardware queue slots the processes of this machine take now."""
+    shown = [_read_numbers(queue / n for n in _QUEUE_FIELDS) | {"pid": int(queue.parts[-3])}
+             for queue in kfd.glob("proc/[0-9]*/queues/*")]  # fmt: skip
+    nodes = [NodeFiles(*files) for files in read_topology(kfd / "topology/nodes")]
+    found = []
+    for gpu_id, slots in list_nodes(nodes).select("gpu_id", "cp_slots").drop_nulls().iter_rows():
+        pids = [queue["pid"] for queue in shown if queue.get("gpuid") == gpu_id and queue.get("type") == 0]
+        told = f"{len(pids)} of {slots} compute slots taken, by {len(set(pids))} processes"
+        over = "; oversubscribed: queues wait for a slot, and an idle GPU may show 100 % busy"
+        is_over = len(pids) > slots
+        state = PARTLY if is_over else YES
+        found.append(Finding(f"queue slots of GPU {gpu_id:x}", state, told + over * is_over))
+    return found
 
 
 def read_devices(pid: int) -> dict[str, list[str]]:
@@ -132,6 +154,15 @@ def read_devices(pid: int) -> dict[str, list[str]]:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         mapped = [line for line in lines if any(f" {device}" in line for device in _DEVICES)]
     return {"open": opened, "mapped": mapped}
+
+
+def _read_evictions(root: Path) -> dict[str, int]:
+    """Return `evicted_ms_GPUID`: for how long the queues of a process were evicted so far (Linux 5.10 and later)."""
+    found: dict[str, int] = {}
+    for stats in root.glob("stats_*"):
+        gpu = stats.name.removeprefix("stats_")
+        found |= {f"evicted_ms_{gpu}": value for value in _read_numbers([stats / "evicted_ms"]).values()}
+    return found
 
 
 def _read_numbers(paths: Iterable[Path]) -> dict[str, int]:

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
+from tracecorr.clock.rows import IS_PACKET
 from tracecorr.model import schema
 from tracecorr.model.columns import CAT
 from tracecorr.model.kinds import (
@@ -25,6 +27,7 @@ from tracecorr.model.kinds import (
     DERIVED,
     HALF_SEEN,
     INFERRED,
+    NOT_ENQUEUES,
     PACKET_KINDS,
     QUEUE_CREATED,
     QUEUE_DELETED,
@@ -50,6 +53,10 @@ _LEAST_CALLS = 5
 # Behind one of these lines a ring is that of another queue.
 _LIVES = (QUEUE_CREATED, QUEUE_DELETED)
 _RING = ["file", "process", "ring", "life"]
+_ASKED = (
+    "file", "process", "thread", "offset", "ts_ns", "layer", "name", "flags", "clock", "ring", "packet_index",
+    "command",
+)  # fmt: skip
 _HOLE = {
     "file": pl.UInt16, "process": pl.UInt32, "thread": pl.UInt32, "low": pl.Int64, "high": pl.Int64,
     "from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64,
@@ -87,7 +94,7 @@ def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame
         ledger: rows of the parts.
         losses: rows of `losses` on the common clock that the readers and the recorder told of.
     """
-    log = events.filter(pl.col("source") == "amd_log")
+    log = events.lazy().filter(pl.col("source") == "amd_log").select(_ASKED).collect()
     unread = _list_unread(ledger)
     unread_logs = unread.filter(pl.col("source") == "amd_log")
     shared = _list_cut_by_others(log, events)
@@ -200,33 +207,35 @@ def limit_evidence(links: pl.DataFrame, events: pl.DataFrame, damage: Damage) ->
     if damage.throughout.is_empty() and damage.holes.is_empty() and damage.traces.is_empty():
         return links
     rule = pl.col("rule").cast(pl.String)
-    asked = links.with_row_index("row").filter(rule.is_in([*_BY_ORDER, *_BY_HANDLE, *_BY_TRACE]))
-    asked = asked.select("row", "from_event", "to_event", rule)
-    ends = {}
-    for side in ("from", "to"):
-        columns = ("file", "thread", "offset", "end_offset", "ts_ns", "flags")
-        rows = events.select(columns)[asked[f"{side}_event"]]
-        ends[side] = rows.rename({name: f"{side}_{name}" for name in columns})
-    asked = asked.hstack(ends["from"]).hstack(ends["to"])
-    unsure = pl.concat([_list_unsure(asked, damage), _list_unsure_in_trace(asked, damage.traces)]).unique()
+    rows = links.lazy().with_row_index("row").filter(rule.is_in([*_BY_ORDER, *_BY_HANDLE, *_BY_TRACE]))
+    asked = rows.select("row", "from_event", "to_event", rule).collect()
+    unsure = pl.concat(
+        [_list_unsure(asked, events, damage), _list_unsure_in_trace(asked, events["ts_ns"], damage.traces)]
+    ).unique()
     weaker = pl.int_range(pl.len()).is_in(unsure.implode()) & pl.col("evidence").cast(pl.String).is_in(
         [DERIVED, RECORDED]
     )
     return links.with_columns(evidence=pl.when(weaker).then(pl.lit(INFERRED, CAT)).otherwise("evidence"))
 
 
-def _list_unsure(asked: pl.DataFrame, damage: Damage) -> pl.Series:
+def _list_unsure(asked: pl.DataFrame, events: pl.DataFrame, damage: Damage) -> pl.Series:
     """Return the links (row) of the log's side that rest on lines between which others may be missing."""
     by_order = pl.col("rule").is_in(_BY_ORDER)
-    told = by_order & (pl.col("from_flags").fill_null(0) & _TOLD > 0)
-    in_log = asked.filter(by_order | pl.col("rule").is_in(_BY_HANDLE))
+    in_log = asked.filter(by_order | pl.col("rule").is_in(_BY_HANDLE)).with_columns(by_order=by_order)
+
+    def take(side: str, name: str) -> pl.Series:
+        return events[name].gather(in_log[f"{side}_event"])
+
+    told = pl.col("by_order") & (pl.lit(take("from", "flags")).fill_null(0) & _TOLD > 0)
     # A system call is placed by time, somewhere between the two lines of its call.
-    last = pl.when(pl.col("rule") == "syscall_in_call").then("from_end_offset").otherwise("to_offset")
-    spans = in_log.with_columns(
-        file="from_file", thread="from_thread",
-        first=pl.min_horizontal("from_offset", last), last=pl.max_horizontal("from_offset", last),
+    in_call = pl.col("rule") == "syscall_in_call"
+    first = pl.lit(take("from", "offset"))
+    last = pl.when(in_call).then(pl.lit(take("from", "end_offset"))).otherwise(pl.lit(take("to", "offset")))
+    spans = in_log.select(
+        "row", "by_order", file=take("from", "file"), thread=take("from", "thread"),
+        first=pl.min_horizontal(first, last), last=pl.max_horizontal(first, last), told=told,
     )  # fmt: skip
-    ordered, named = spans.filter(by_order & ~told), spans.filter(~by_order)
+    ordered, named = spans.filter(pl.col("by_order") & ~pl.col("told")), spans.filter(~pl.col("by_order"))
     everywhere = spans.filter(pl.col("file").is_in(damage.throughout.implode()))
     found = (
         everywhere, _select_over(ordered, damage.holes, by_thread=True),
@@ -235,12 +244,13 @@ def _list_unsure(asked: pl.DataFrame, damage: Damage) -> pl.Series:
     return pl.concat([part["row"] for part in found])
 
 
-def _list_unsure_in_trace(asked: pl.DataFrame, traces: pl.DataFrame) -> pl.Series:
+def _list_unsure_in_trace(asked: pl.DataFrame, ts_ns: pl.Series, traces: pl.DataFrame) -> pl.Series:
     """Return the links (row) of the kernel's side between whose times records of a trace may be missing."""
-    spans = asked.filter(pl.col("rule").is_in(_BY_TRACE)).select(
-        "row", ts_ns=pl.min_horizontal("from_ts_ns", "to_ts_ns"),
-        dur_ns=(pl.col("to_ts_ns") - pl.col("from_ts_ns")).abs(), cpu=pl.lit(None, traces.schema["cpu"]),
-    )  # fmt: skip
+    in_trace = asked.filter(pl.col("rule").is_in(_BY_TRACE))
+    start, end = (pl.lit(ts_ns.gather(in_trace[f"{side}_event"])) for side in ("from", "to"))
+    spans = in_trace.select(
+        "row", ts_ns=pl.min_horizontal(start, end), dur_ns=(end - start).abs(), cpu=pl.lit(None, traces.schema["cpu"])
+    )
     return _select_over_lost(spans, traces)["row"]
 
 
@@ -307,8 +317,13 @@ def _meet(spans: pl.DataFrame, holes: pl.DataFrame, keys: list[str]) -> pl.DataF
     if holes.is_empty() or spans.is_empty():
         return spans.clear()
     # Of the holes that begin before the end of a span the one that reaches furthest tells whether any meets it.
-    reach = holes.sort("low").with_columns(reach=pl.col("high").cum_max().over(keys)).select(*keys, "low", "reach")
-    found = spans.sort("last").join_asof(
+    ordered = holes.sort("low")
+    before = np.searchsorted(ordered["low"].to_numpy(), spans["last"].fill_null(_BEFORE_ALL).to_numpy())
+    # Hardly any span meets a hole of any key: only those that do are sorted.
+    furthest = np.concatenate([[_BEFORE_ALL], ordered["high"].cum_max().to_numpy()])
+    near = spans.filter(pl.lit(pl.Series(furthest[before])) > pl.col("first"))
+    reach = ordered.with_columns(reach=pl.col("high").cum_max().over(keys)).select(*keys, "low", "reach")
+    found = near.sort("last").join_asof(
         reach, left_on="last", right_on="low", by=keys, allow_exact_matches=False, check_sortedness=False
     )
     return found.filter(pl.col("reach") > pl.col("first")).select(spans.columns)
@@ -401,23 +416,34 @@ def _find_packet_gaps(log: pl.DataFrame) -> pl.DataFrame:
 
 
 def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
-    """Return holes before returns of HIP calls whose first line is missing: up to the previous call of the thread.
+    """Return holes beside HIP calls of which one line is missing: up to the previous or the next call of the thread.
 
-    Nothing is missing if the log begins in the call, or if the function hardly ever prints both lines. A call without
-    a return shows no hole: HIP 7.2 prints none for a launch into a graph that is being captured.
+    Nothing is missing if the log begins or ends in the call, or if the function hardly ever prints both lines. A call
+    without a return shows a hole only if packets or commands follow it: HIP 7.2 prints no return for a launch into a
+    graph that is being captured, and such a launch enqueues nothing.
     """
     flags, name, thread = pl.col("flags"), ["file", "name"], ["file", "thread"]
-    calls = log.filter(pl.col("layer") == "hip").with_columns(flags.fill_null(0)).sort("file", "offset")
-    is_exit = flags & _EXIT > 0
+    is_call = pl.col("layer") == "hip"
+    is_work = IS_PACKET | ((pl.col("layer") == "command") & ~pl.col("name").is_in(NOT_ENQUEUES))
+    rows = log.filter(is_call | (is_work & pl.col("thread").is_not_null())).with_columns(flags.fill_null(0))
+    rows = rows.sort("file", "offset").with_columns(holds=(~is_call).shift(-1, fill_value=False).over(thread))
+    calls, is_exit = rows.filter(is_call), flags & _EXIT > 0
     entered = pl.col("offset").filter(~is_exit).min().over(thread)
     is_early = (pl.col("offset") < entered).fill_null(value=True) & _is_late(_list_begun(log))
     at_start = is_exit & ((pl.int_range(pl.len()).over(thread) == 0) | is_early)
+    at_end = pl.col("offset").shift(-1).over(thread).is_null()
+    is_torn = (is_exit & ~at_start) | ((flags & _ENTER > 0) & pl.col("holds") & ~at_end)
     paired = (flags & HALF_SEEN > 0).mean().over(name) <= 1 - _LEAST_WHOLE
-    before = {f"{column}_before": pl.col(column).shift(1).over(thread) for column in ("offset", "ts_ns")}
-    halves = calls.with_columns(**before, is_torn=is_exit & paired & ~at_start).filter("is_torn")
+    beside = {
+        f"{column}_beside": pl.when(is_exit).then(pl.col(column).shift(1)).otherwise(pl.col(column).shift(-1))
+        .over(thread).fill_null(pl.col(column))
+        for column in ("offset", "ts_ns")
+    }  # fmt: skip
+    halves = calls.with_columns(**beside, is_torn=is_torn & paired).filter("is_torn")
+    place, time = ("offset", "offset_beside"), ("ts_ns", "ts_ns_beside")
     return halves.select(
-        "file", "process", "thread", low=pl.coalesce("offset_before", "offset"), high="offset",
-        from_ns=pl.coalesce("ts_ns_before", "ts_ns"), to_ns="ts_ns", count=pl.lit(1),
+        "file", "process", "thread", low=pl.min_horizontal(place), high=pl.max_horizontal(place),
+        from_ns=pl.min_horizontal(time), to_ns=pl.max_horizontal(time), count=pl.lit(1),
     ).cast(_HOLE)  # type: ignore[arg-type]  # fmt: skip
 
 

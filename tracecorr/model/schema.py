@@ -91,7 +91,12 @@ EVENTS = Table(
         ("packet_index", I64, "AQL packet index in its ring (doorbell: value stored)"),
         ("signal", U64, "completion signal handle"),
         ("command", U64, "HIP command pointer"),
-        ("arg", U64, "syscall argument; doorbell signal handle of a doorbell store"),
+        (
+            "arg",
+            U64,
+            "syscall argument; doorbell signal handle of a doorbell store; event that a HIP call records or waits for, "
+            "address that hipStreamWaitValue and hipStreamWriteValue wait for and write",
+        ),
         ("fd", I32, "file descriptor"),
         ("cmd", U32, "ioctl request number"),
         ("size_bytes", I64, "size of a copy or an allocation", "bytes"),
@@ -267,6 +272,8 @@ GPUS = Table(
             "partition mode of its device: `SPX`, `DPX`, `TPX`, `QPX`, `CPX`; null = none or not known",
         ),
         ("scheduler", CAT, "`HWS`, `MES` or `none`"),
+        ("cp_slots", U16, "hardware slots for compute queues of programs (`num_cp_queues`); null = not known"),
+        ("sdma_slots", U16, "SDMA queues that its engines hold, those for XGMI included; null = not known"),
     ),
 )
 

@@ -11,7 +11,7 @@ enum { RING, SIGNAL, POINTER, STREAM, ARG, WORDS, SIZE_BYTES = WORDS, PACKET_IND
        TO_ARGS = SIGNED_END, NOWHERE, TO_WAITS, TO_WORDS, PACKET_COLUMNS };
 enum { NAMES, KERNELS, RESULTS, GENERAL };                 /* tables of texts */
 enum { TEXTS, STREAMS, GROUPED, COMPLAINTS, PACKETS };     /* lists of rows */
-enum { MAKES_STREAM = 1, IS_GIVEN_STREAM = 2, IS_PER_THREAD = 4, IS_WHOLE = 1 }; /* flags of texts */
+enum { MAKES_STREAM = 1, IS_GIVEN_STREAM = 2, IS_PER_THREAD = 4, NAMES_FIRST = 8, NAMES_SECOND = 16, IS_WHOLE = 1 }; /* flags of texts */
 enum { BUCKETS = 256, MOST_NAME = 64, MOST_GENERAL = 400, MOST_STARTS = 32, MOST_STREAM = 240, MOST_KEY = 32, MOST_WORD = 16 };
 /* The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them. */
 enum { CUT_BYTES = 4095 - 6, FLAG_TORN = 4, FLAG_CUT = 8, HIP_LAYER = 0 };
@@ -425,6 +425,23 @@ static void read_given_stream(Reading *of, const u8 *p, const u8 *end, int is_pe
         put_list(of, GROUPED, of->row);
 }
 
+/* Read what a call records, waits for or writes: the event or address that is its first or second argument.
+ *
+ * Some releases print what it is before it (`event:0x..`).
+ */
+static void read_subject(Reading *of, const u8 *p, const u8 *end, int is_second) {
+    const u8 *stop = end - p > MOST_STREAM ? p + MOST_STREAM : end, *at = p + sizeof " ( " - 1, *last;
+    u64 value = 0;
+    if (is_second && (!(at = memchr(at, ',', (size_t)(stop - at))) || (at += 2) >= stop))
+        return;
+    while (at < stop && *at >= 'a' && *at <= 'z')
+        at++;
+    at += at < stop && *at == ':';
+    last = read_number(at, end, 10, &value);
+    if (last > at && (BEGINS(last, end, ", ") || BEGINS(last, end, " )")))
+        put_column(of, ARG, value);
+}
+
 /* Return kind of a HIP call's line, and how long its name is; `OTHER` = it is none. */
 static i64 find_call(const u8 *p, const u8 *end, i64 *size) {
     i64 most = end - p < MOST_NAME ? end - p : MOST_NAME, n = 0;
@@ -523,6 +540,8 @@ static int read_call(Reading *of, i64 kind, i64 code, i64 size, const u8 *p, con
     } else if (marks & IS_GIVEN_STREAM) {
         read_given_stream(of, p, end, marks & IS_PER_THREAD);
     }
+    if (kind == ENTER && marks & (NAMES_FIRST | NAMES_SECOND))
+        read_subject(of, p + size, end, marks & NAMES_SECOND);
     if (marks & MAKES_STREAM)
         put_list(of, STREAMS, row);
     return DONE;

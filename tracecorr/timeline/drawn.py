@@ -94,8 +94,10 @@ def queue_depth(tables: Tables) -> pl.DataFrame:
 
 
 def polled_samples(tables: Tables) -> pl.DataFrame:
-    """Return each polled value until the next one of the same name, GPU and process."""
+    """Return each polled value until the next one of the same name, GPU and process; those of other programs are not
+    drawn, but in the sums of their GPU."""
     samples = tables("samples").with_columns(pl.col("name").cast(pl.String)).sort("ts_ns")
+    samples = samples.filter(~pl.col("name").str.contains(" pid ", literal=True))
     until = pl.col("ts_ns").shift(-1).over("name", "gpu", "process")
     return shape(
         samples.filter(pl.col("value").is_not_null()).with_columns(end=until.fill_null(pl.col("ts_ns"))),

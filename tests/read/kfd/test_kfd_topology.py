@@ -15,9 +15,10 @@ def test_recorded_nodes_are_gpus_with_their_properties(data_folder: Path) -> Non
         pytest.skip(f"no recorded topology {paths}")
     table = list_nodes([NodeFiles(2 + i, f"{100 + i}\n", path.read_text()) for i, path in enumerate(paths)])
     columns = ["gpu", "gpu_id", "kfd_node", "pci", "render_minor", "gfx_target", "xcc_count", "partition", "scheduler"]
+    columns += ["cp_slots", "sdma_slots"]
     assert table.select(columns).rows() == [
-        (0, 100, 2, "0000:47:00.0", 128, "gfx942", 8, "SPX", "HWS"),
-        (1, 101, 3, "0000:23:00.0", 128, "gfx908", 1, None, "HWS"),
+        (0, 100, 2, "0000:47:00.0", 128, "gfx942", 8, "SPX", "HWS", 24, 128),
+        (1, 101, 3, "0000:23:00.0", 128, "gfx908", 1, None, "HWS", 24, 64),
     ]
 
 

@@ -41,6 +41,7 @@ from tracecorr.analyze.kernels import UNKNOWN_KERNEL
 from tracecorr.analyze.latency import LOG_MOMENTS, summarize_paths
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.memory import summarize_copies
+from tracecorr.analyze.occupancy import describe_occupancy
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams
 from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import describe_overhead
@@ -72,6 +73,7 @@ def _describe_conditions(evidence: Evidence) -> dict[str, str]:
         "log lines per dispatch": per_dispatch,
         "kernel trace": _describe_trace(evidence),
         "doorbell probe": "yes" if layers.get("doorbell") else "no",
+        "most compute queues": describe_occupancy(tables) or "not polled",
         "overhead": describe_overhead(evidence.info) or _NOT_MEASURED,
         "cost of an event": describe_event_cost(evidence.info) or "not measured (tracecorr capture measures it)",
     }

@@ -19,11 +19,13 @@ class Answer:
         question: the question.
         lines: the answer, one fact a line.
         events: rows in `events` that it rests on.
+        is_first: whether it stands before all others, and before what the capture holds.
     """
 
     question: str
     lines: tuple[str, ...]
     events: tuple[int, ...] = ()
+    is_first: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the answer for JSON."""

@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from tracecorr.analyze.compare import Comparison
 from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.report.answers import Report, Section
+from tracecorr.analyze.report.answers import Answer, Report, Section
 from tracecorr.analyze.report.markdown import describe_summary
 from tracecorr.analyze.values import plain_rows, render_heading, render_value
 from tracecorr.analyze.verdicts import Verdict
@@ -30,11 +30,13 @@ td, th { border-color: #444 } .PASS { color: #5fd3a0 } .FAIL { color: #ff7d8f } 
 
 def render_report_html(report: Report, figures: Mapping[str, go.Figure]) -> str:
     """Return the whole report as one page; `figures` by title."""
+    first, others = ([a for a in report.answers if a.is_first is is_first] for is_first in (True, False))
     parts = [
+        *map(_answer, first),
         _list(describe_summary(report)),
         *(("<h2>Machine and run</h2>", _list(report.run)) if report.run else ()),
         "<h2>Answers</h2>",
-        *(f"<h3>{escape(a.question)}</h3>{_list(a.lines, _prose)}" for a in report.answers),
+        *map(_answer, others),
         "<h2>Verdicts</h2>",
         _verdicts(report.verdicts),
         *_plots(figures),
@@ -88,6 +90,10 @@ def _page(title: str, parts: Iterable[str]) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)} - tracecorr</title>'
         f"<style>{_STYLE}</style>{script}</head>\n<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
     )
+
+
+def _answer(answer: Answer) -> str:
+    return f"<h3>{escape(answer.question)}</h3>{_list(answer.lines, _prose)}"
 
 
 def _plots(figures: Mapping[str, go.Figure]) -> Iterator[str]:

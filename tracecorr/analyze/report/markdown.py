@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.compare import Comparison
-from tracecorr.analyze.report.answers import Report, Section
+from tracecorr.analyze.report.answers import Answer, Report, Section
 from tracecorr.analyze.values import count_of, plain_rows, render_heading, render_ns, render_value
 from tracecorr.analyze.verdicts import Verdict
 from tracecorr.analyze.verdicts.model import Finding
@@ -31,7 +31,8 @@ _PROFILED = {
 def render_markdown(report: Report) -> str:
     """Return the whole report."""
     sections = (line for s in report.sections for line in _section_lines(s))
-    head = (*_summary_lines(report), *_run_lines(report), *_answer_lines(report))
+    first, others = ([a for a in report.answers if a.is_first is is_first] for is_first in (True, False))
+    head = (*_summary_lines(report, first), *_run_lines(report), "## Answers\n", *_answer_lines(others))
     return "\n".join((*head, *_verdict_lines(report.verdicts), *sections))
 
 
@@ -53,7 +54,7 @@ def render_experiment(name: str, finding: Finding, sections: Iterable[Section], 
 
 def render_summary(report: Report) -> str:
     """Return the head of the report: the counts and what is wrong with the capture."""
-    return "\n".join(_summary_lines(report))
+    return "\n".join(_summary_lines(report, ()))
 
 
 def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS, max_text: int | None = _MAX_TEXT) -> str:
@@ -72,8 +73,9 @@ def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS, max_text: int |
     return "\n".join(lines)
 
 
-def _summary_lines(report: Report) -> Iterator[str]:
+def _summary_lines(report: Report, first: Iterable[Answer]) -> Iterator[str]:
     yield f"# {report.name}\n"
+    yield from _answer_lines(first)
     yield from (f"- {line}" for line in describe_summary(report))
     yield ""
 
@@ -208,9 +210,8 @@ def _verdict_lines(verdicts: Iterable[Verdict]) -> Iterator[str]:
     yield ""
 
 
-def _answer_lines(report: Report) -> Iterator[str]:
-    yield "## Answers\n"
-    for answer in report.answers:
+def _answer_lines(answers: Iterable[Answer]) -> Iterator[str]:
+    for answer in answers:
         yield f"**{answer.question}**\n"
         yield from (f"- {line}" for line in answer.lines)
         yield ""

@@ -18,6 +18,7 @@ from tracecorr.analyze.owners import node_of
 from tracecorr.analyze.queue_creation import list_doorbell_pages
 from tracecorr.analyze.queues import count_doubled, count_streams_at_once, explain_doubled, summarize_queues
 from tracecorr.analyze.report.answers import Answer
+from tracecorr.analyze.still_open import describe_still_open, list_events
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED, RECORDED
@@ -99,6 +100,16 @@ def _describe_gap(gap: dict[str, Any]) -> str:
     return f"{told}, which was submitted {render_ns(gap['unsubmitted_ns'])} after the gap began{where}"
 
 
+STILL_OPEN = "What was still open at the end?"
+
+
+def explain_still_open(evidence: Evidence) -> Iterator[Answer]:
+    """Yield the answer to what was open at the end, if a call was."""
+    if evidence.still_open.calls.height:
+        found = evidence.still_open
+        yield Answer(STILL_OPEN, tuple(describe_still_open(found)), list_events(found), is_first=True)
+
+
 _MAX_FAILURES, _MAX_TEXT = 8, 160
 # Harmless: the runtime prints it at the end of most processes (ROCclr's rocdevice.cpp).
 _HARMLESS = "unknown_event"
@@ -178,10 +189,12 @@ _EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTIO
 
 
 def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
-    """Return the answers; what the capture does not have is called not recorded."""
+    """Return the answers, what was open and what went wrong first; what the capture does not have is `not recorded`."""
     made, tables = _name_makers(evidence), evidence.tables
     said = {v.name: v for v in verdicts}
     return (
+        *explain_still_open(evidence),
+        *explain_failures(evidence),
         _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),

@@ -38,6 +38,7 @@ from tracecorr.analyze.launches import (
 )
 from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
 from tracecorr.analyze.memory import summarize_copies, summarize_memory
+from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams, summarize_queues, summarize_streams
 from tracecorr.analyze.report.answers import Section
@@ -61,10 +62,14 @@ _PROFILING = (
 )
 
 
+_NO_POLLS = "no polls of sysfs: queues of other programs are unknown (a capture on a machine with the KFD has them)"
+
+
 def list_sections(evidence: Evidence) -> Iterator[Section]:
     """Yield all sections of the report in its order; each is computed when it is asked for."""
     words = pl.DataFrame({"word": list(GLOSSARY), "meaning": list(GLOSSARY.values())})
     yield Section("glossary", "Words of this report", words)
+    yield from _open_sections(evidence)
     yield from _owner_sections(evidence)
     yield from _time_sections(evidence)
     yield from _packet_sections(evidence)
@@ -73,6 +78,7 @@ def list_sections(evidence: Evidence) -> Iterator[Section]:
     yield from _memory_sections(evidence)
     yield from _kernel_sections(evidence)
     yield from _gpu_sections(evidence)
+    yield from _occupancy_sections(evidence)
     yield from _call_sections(evidence)
     yield from _driver_sections(evidence)
     yield from _trust_sections(evidence)
@@ -91,6 +97,29 @@ def _missing(evidence: Evidence, what: str, *, log: bool = False, trace: bool = 
         (f"no ftrace: {what} unknown; import with --ftrace", trace, "ftrace"),
     )
     return "; ".join(text for text, is_needed, source in needs if is_needed and source not in evidence.sources)
+
+
+def _open_sections(evidence: Evidence) -> Iterator[Section]:
+    no_log = _missing(evidence, "what was open at the end is", log=True)
+    yield Section(
+        "open_calls",
+        "Calls that were still open",
+        evidence.by_node(lambda node: node.still_open.calls),
+        "recorded: the last call of its thread, without a return; `open` = until the last record of its process, at "
+        "least. Functions that print no return do not count. `waits for` is derived: by the signal that its thread "
+        "waits for, the HIP event or stream that it is given, or its own last packet",
+        no_log,
+        nothing="no call was open at the end of the log",
+    )
+    yield Section(
+        "open_rings",
+        "Rings with packets that have no recorded end",
+        evidence.by_node(lambda node: node.still_open.rings),
+        "of processes with open calls; `first` = index of the first packet that is not known to have ended, with its "
+        "row. The runtime prints an end only when it looks, so that some of them may have ended",
+        no_log,
+        nothing="no call was open, or all packets have a recorded end",
+    )
 
 
 def _owner_sections(evidence: Evidence) -> Iterator[Section]:
@@ -413,6 +442,39 @@ def _gpu_sections(evidence: Evidence) -> Iterator[Section]:
         "in a gap, and a packet in the ring may wait for another",
         missing or (not_all if AT_LEAST in kernels["figures"].to_list() else ""),
         nothing="no GPU was ever without a kernel between its first and its last",
+    )
+
+
+def _occupancy_sections(evidence: Evidence) -> Iterator[Section]:
+    tables = evidence.tables
+    missing = "" if "sysfs" in evidence.sources else _NO_POLLS
+    yield Section(
+        "occupancy",
+        "Hardware queue slots",
+        summarize_occupancy(tables),
+        "recorded: queues in sysfs, of all processes of the machine, polled each second; `process_limit` is derived "
+        "from the target. Beyond `cp_slots` or `process_limit` the scheduler rotates: idle queues hold the GPU for a "
+        "quantum, and an idle GPU may show 100 % busy. A queue that is suspended or evicted takes no slot, but is "
+        "counted here. SDMA queues do not count for oversubscription",
+        missing,
+        nothing="sysfs showed no queue",
+    )
+    yield Section(
+        "oversubscribed",
+        "When the slots were oversubscribed",
+        list_oversubscribed(tables),
+        "derived from the polls: it began between `after` and `from`, and ended between `to` and `before`; `event` = "
+        "the line of the kernel log that says so. The driver prints none for the end",
+        missing,
+        nothing="no poll showed more queues than slots, or the slots are not known",
+    )
+    yield Section(
+        "queue_holders",
+        "Who held hardware queues",
+        summarize_queue_holders(tables),
+        "recorded as above; a row without `process` is a program that is not part of this capture",
+        missing,
+        nothing="sysfs showed no queue",
     )
 
 

@@ -1,10 +1,11 @@
-"""Verdicts on the scheduler, priorities, backlog and quantum of queues."""
+"""Verdicts on the scheduler, priorities, backlog and quantum of queues, and on deadlocks."""
 
 from __future__ import annotations
 
 import polars as pl
 
 from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.hangs import End, describe_chain
 from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.model import Finding, claim, failed, has_log, has_queues, passed, unknown
@@ -215,4 +216,28 @@ def _list_own(evidence: Evidence) -> pl.DataFrame:
     return (queues.filter(pl.col("process").is_in(logged)) if logged else queues).select("queue")
 
 
-CLAIMS = (_scheduler_mode, _priority_reaches_hardware, _queue_backlog, _hqd_quantum)
+@claim(
+    "no_deadlock",
+    "nothing waits in a circle, over ring order, dependencies, waited values and waits of the host",
+    rests_on=("amd_log",),
+)
+def _no_deadlock(evidence: Evidence) -> Finding:
+    """Follow what each open call waits for; where that ends at what nobody sees, nothing is known."""
+    if not evidence.layers.get("hip"):
+        return unknown("no HIP call is recorded", "record the HIP log (AMD_LOG_LEVEL=5)")
+    found = evidence.still_open
+    circles = [event for event, chain in found.chains.items() if chain.end is End.CIRCLE and chain.is_gated]
+    counts = {"open_calls": found.calls.height, "circles": len(circles)}
+    if not found.calls.height:
+        return passed("no call was open at the end of the log", counts, by_absence=True)
+    names = dict(found.calls.select("event", "name").iter_rows())
+    if circles:
+        chain = found.chains[circles[0]]
+        return failed(f"{names[circles[0]]}: {describe_chain(chain)}", counts, pl.Series([*circles, *chain.events]))
+    event, chain = next(iter(found.chains.items()))
+    said = f"{names[event]} is open (event {event}): {describe_chain(chain) or 'what it waits for is not in the log'}"
+    remedy = "look while it stands (`tracecorr hang`), or record with AMD_LOG_LEVEL=5 from the start"
+    return unknown(f"{said}; what a kernel waits for inside cannot be seen", remedy, counts, pl.Series([event]))
+
+
+CLAIMS = (_no_deadlock, _scheduler_mode, _priority_reaches_hardware, _queue_backlog, _hqd_quantum)

@@ -20,6 +20,7 @@ from tracecorr.capture.plan.runtimes import find_runtimes, installed_libraries, 
 from tracecorr.capture.plan.trials import Trials, try_tracefs
 from tracecorr.capture.probes.user import describe_cost, most_probes, perf_cpus
 from tracecorr.capture.smi_events import look_at_smi
+from tracecorr.capture.snapshots import look_at_slots
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token, pid_namespace
 from tracecorr.capture.tracefs.undo import ACTIONS
@@ -215,6 +216,7 @@ def probe_machine(
         findings=(
             _look_at_rights(), look_at_code(), look_at_process_numbers(), *trials.findings,
             *_look_at_events(trials.events), _look_at_lockdown(), look_at_limits(), kfd, smi, debugfs,
+            *look_at_slots(),
             *look_at_runtimes(runtimes, where), _look_at_engines(),
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},

@@ -322,9 +322,9 @@ def _spread_clusters(details: Details) -> None:
     """
     fields = details.packet_fields
     for axis in "xyz":
-        size, has = fields.pop(f"cluster_{axis}", (None, None))
-        if size is None:
+        if f"cluster_{axis}" not in fields:
             continue
+        size, has = fields.pop(f"cluster_{axis}")
         grid, is_told = fields.get(f"grid_{axis}", (np.zeros_like(size), np.zeros_like(has)))
         workgroup, is_known = fields.get(f"workgroup_{axis}", (grid, np.zeros_like(has)))
         fields[f"grid_{axis}"] = np.where(has, grid * size * workgroup, grid), is_told & (is_known | ~has)

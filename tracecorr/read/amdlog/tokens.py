@@ -50,6 +50,9 @@ _GIVEN_STREAMS = (
     "hipStreamSynchronize", "hipStreamQuery", "hipStreamWait", "hipStreamWrite", "hipStreamAddCallback",
     "hipStreamBatchMemOp", "hipStreamAttachMemAsync", "hipMallocFromPoolAsync", "hipDrvLaunch", "hipDrvMemcpy",
 )  # fmt: skip
+# Calls whose first argument is the event that they record or wait for; whose second one is an event, or an address.
+_NAME_FIRST = ("hipEventRecord", "hipEventSynchronize", "hipEventQuery")
+_NAME_SECOND = ("hipStreamWaitEvent", "hipStreamWaitValue", "hipStreamWriteValue")
 _RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
 _DEVICE = re.compile(r", device id : \d+$")
 
@@ -154,7 +157,8 @@ class GeneralNames:
 
 def _mark_of_name(name: str) -> int:
     makes = name.startswith((*STREAM_MAKERS, "hipStreamDestroy"))
-    return makes * 1 | name.startswith(_GIVEN_STREAMS) * 2 | name.endswith("_spt") * 4
+    streams = makes * 1 | name.startswith(_GIVEN_STREAMS) * 2 | name.endswith("_spt") * 4
+    return streams | name.startswith(_NAME_FIRST) * 8 | name.startswith(_NAME_SECOND) * 16
 
 
 class _Literals:

@@ -93,7 +93,13 @@ def _row(
         "render_minor": properties.get("drm_render_minor"), "gfx_target": name_gfx_target(target),
         "xcc_count": xccs, "partition": _partition(partitions, xccs, is_later=is_later),
         "scheduler": name_scheduler(target, sched_policy) if target else None,
+        "cp_slots": properties.get("num_cp_queues") or None, "sdma_slots": _count_sdma_slots(properties),
     }  # fmt: skip
+
+
+def _count_sdma_slots(properties: dict[str, int]) -> int | None:
+    engines = properties.get("num_sdma_engines", 0) + properties.get("num_sdma_xgmi_engines", 0)
+    return engines * properties.get("num_sdma_queues_per_engine", 0) or None
 
 
 def _partition(partitions: int, xccs: int | None, *, is_later: bool) -> str | None:
@@ -108,7 +114,9 @@ def _partition(partitions: int, xccs: int | None, *, is_later: bool) -> str | No
 
 
 # Counters in /sys/class/kfd/kfd/proc/PID/ have the gpu_id in their name (kfd_process.c, Linux 5.8 and later).
-_OF_GPU = re.compile(r"(?:vram|sdma)_(\d+)")
+_OF_GPU = re.compile(r"(?:vram|sdma|evicted_ms)_(\d+)")
+# `type` of a queue (enum kfd_queue_type, Linux 6.1 to 7.3); a by-engine SDMA queue is one of SDMA from 6.15 on.
+_COMPUTE, _SDMA = 0, (1, 4, 5)
 _MAX_TIME_NS = 2**62
 _Row = dict[str, object]
 
@@ -117,7 +125,9 @@ def read_polls(chunks: Iterable[bytes], file: int) -> Iterator[Block]:
     """Yield the one block of the polls of a capture: one row of `schema.PART_POLLS` per value.
 
     A value was read somewhere between `start_ns` and `end_ns` of its line (CLOCK_MONOTONIC); its time is the middle.
-    Beside the counters, a process has `queues_GPUID`: the number of its queues that sysfs showed.
+    Beside the counters, a process has `queues_GPUID`, `cp_queues_GPUID`, `sdma_queues_GPUID`: the number of its queues
+    that sysfs showed, of all kinds, for compute and for SDMA. A GPU has `cp_queues`, `sdma_queues` and
+    `queue_processes`: those of all processes, and how many have compute queues there.
 
     Args:
         chunks: its decompressed bytes.
@@ -143,6 +153,7 @@ def _read_line(line: bytes) -> list[_Row] | None:
         if not (isinstance(start, int) and isinstance(end, int) and 0 <= start <= end < _MAX_TIME_NS):
             return None
         values = [row for pid, seen in content["processes"].items() for row in _of_process(int(pid), seen)]
+        values += _of_gpus(content["processes"])
         values += [
             {"pci": card, "name": name, "value": float(value)}
             for card, counters in content["cards"].items()
@@ -154,17 +165,42 @@ def _read_line(line: bytes) -> list[_Row] | None:
 
 
 def _of_process(pid: int, seen: dict[str, Any]) -> Iterator[_Row]:
-    queues: Counter[int] = Counter()
+    gpus: dict[int, None] = {}
     for name, value in seen["counters"].items():
         of_gpu = _OF_GPU.fullmatch(name)
         gpu_id = int(of_gpu[1]) if of_gpu else None
         if gpu_id is not None:
-            queues[gpu_id] += 0
+            gpus[gpu_id] = None
         yield {"pid": pid, "gpu_id": gpu_id, "name": name, "value": float(value)}
-    # A queue that was destroyed while it was read shows no GPU.
-    queues.update(int(queue["gpuid"]) for queue in seen["queues"].values() if "gpuid" in queue)
-    for gpu_id, count in queues.items():
-        yield {"pid": pid, "gpu_id": gpu_id, "name": f"queues_{gpu_id}", "value": float(count)}
+    counted = _count_queues(seen)
+    for gpu_id in {**gpus, **dict.fromkeys(gpu for _, gpu in counted)}:
+        for kind in ("queues", "cp_queues", "sdma_queues"):
+            value = float(counted[kind, gpu_id])
+            yield {"pid": pid, "gpu_id": gpu_id, "name": f"{kind}_{gpu_id}", "value": value}
+
+
+def _of_gpus(processes: dict[str, Any]) -> Iterator[_Row]:
+    """Yield what all processes together have on each GPU."""
+    totals: Counter[tuple[str, int]] = Counter()
+    for seen in processes.values():
+        counted = _count_queues(seen)
+        totals += counted
+        totals.update(("queue_processes", gpu) for kind, gpu in counted if kind == "cp_queues")
+    for gpu_id in dict.fromkeys(gpu for _, gpu in totals):
+        for name in ("cp_queues", "sdma_queues", "queue_processes"):
+            yield {"gpu_id": gpu_id, "name": name, "value": float(totals[name, gpu_id])}
+
+
+def _count_queues(seen: dict[str, Any]) -> Counter[tuple[str, int]]:
+    """Return the number of queues by kind and gpu_id; one that was destroyed while it was read shows no GPU."""
+    counted: Counter[tuple[str, int]] = Counter()
+    for queue in seen["queues"].values():
+        if "gpuid" in queue:
+            gpu, kind = int(queue["gpuid"]), queue.get("type")
+            counted["queues", gpu] += 1
+            counted["cp_queues", gpu] += kind == _COMPUTE
+            counted["sdma_queues", gpu] += kind in _SDMA
+    return +counted
 
 
 def _ledger(account: dict[str, list[int]], file: int) -> pl.DataFrame:

@@ -1,0 +1,348 @@
+"""What was still open at the end of a capture: calls, the packets and copies behind them, the head of each ring.
+
+The runtime prints that something ended only when it looks, so a packet without a recorded end may have ended. What is
+known to have ended: packets before a printed read index, those whose signal or command was printed as ended or was
+waited for to its end, and, with a barrier bit, all packets before such a one in its ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.hangs import Chain, End, follow_waits
+from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.model.hip_names import is_internal
+from tracecorr.model.kinds import COMPLETE, NOT_ENQUEUES, Flag
+from tracecorr.model.standstill import Scene, Wait, Waiter, Work
+from tracecorr.read.amdlog.calls import WITHOUT_EXIT
+
+_BARRIER_BIT = 0x100
+_WAITS = ("host_wait", "host_active_wait", "host_blocked_wait")
+# Rows that show that a signal reached its value: ROCr calls a handler then, and prints GPU times behind it.
+_SIGNALLED = ("handler", "gpu_time")
+_WAIT_VALUE, _WRITE_VALUE = "hipStreamWaitValue", "hipStreamWriteValue"
+_MAX_TOLD, _MAX_EVENTS = 6, 20
+_KEY = ["process", "thread"]
+
+
+@dataclass(frozen=True)
+class StillOpen:
+    """Hold what was open at the end.
+
+    Args:
+        calls: open calls, the longest first: event, process, thread, tid, name, open_ns, waits_for, last_line,
+            last_event.
+        rings: rings with packets that have no recorded end, of processes with open calls: queue, process, first
+            (index), event, kind, kernel, last (index), packets, dispatches, copies without a queue as a row without
+            index.
+        chains: of each open call what it waits for.
+        scene: calls, and packets and copies without a recorded end.
+        commands: how many enqueued commands of these processes have no end in the log.
+    """
+
+    calls: pl.DataFrame
+    rings: pl.DataFrame
+    chains: dict[int, Chain]
+    scene: Scene
+    commands: int
+
+
+def find_still_open(tables: Tables) -> StillOpen:
+    """Return what was still open at the end of a capture.
+
+    Args:
+        tables: gives the table of a capture by its name.
+    """
+    events = tables("events")
+    log = events.filter(pl.col("source").cast(pl.String) == "amd_log")
+    calls = _list_open_calls(events, log, tables("threads"))
+    open_ones = calls.select("process").unique()
+    launches = _list_launches(tables, open_ones, log)
+    pending = launches.filter(~pl.col("ended"))
+    targets = _find_targets(calls, launches, log)
+    scene = _make_scene(calls, targets, pending, tables("links"))
+    chains = {event: follow_waits(scene, f"call {event}") for event in calls["event"]}
+    waits_for = pl.Series("waits_for", [_tell_first(chains[event]) for event in calls["event"]], pl.String)
+    shown = calls.with_columns(waits_for).select(
+        "event", "process", "thread", "tid", "name", "open_ns", "waits_for", "last_line", "last_event"
+    )
+    return StillOpen(shown, _list_rings(pending), chains, scene, _count_commands(log, open_ones))
+
+
+def _list_open_calls(events: pl.LazyFrame, log: pl.LazyFrame, threads: pl.LazyFrame) -> pl.DataFrame:
+    """Return the last call of each thread if its return is not in the log, and its function prints returns.
+
+    Returns: event, process, thread, tid, log_tid, name, ts_ns, stream, arg, open_ns (until the last record of its
+        process), last_event, last_line (name of the thread's last row), last_signal.
+    """
+    hip = collect(
+        log.filter(pl.col("layer").cast(pl.String) == "hip")
+        .select("event", *_KEY, *as_text("name"), "ts_ns", "stream", "arg", "flags")
+        .filter(~is_internal(pl.col("name")) & ~pl.col("name").is_in(WITHOUT_EXIT))
+        .with_columns(is_open=(pl.col("flags").fill_null(0) & int(Flag.ENTER_ONLY)) > 0)
+    )  # fmt: skip
+    last = hip.group_by(_KEY).agg(pl.all().sort_by("event").last())
+    calls = last.filter("is_open")
+    if calls.is_empty():
+        return _NO_CALLS
+    # A function that prints no return in this log: its other calls went on without one.
+    mute = hip.group_by("name").agg(whole=(~pl.col("is_open")).sum(), lines=pl.len())
+    mute = mute.join(calls.group_by("name").agg(last=pl.len()), on="name")
+    mute = mute.filter((pl.col("whole") == 0) & (pl.col("lines") > pl.col("last")))
+    calls = calls.join(mute, on="name", how="anti")
+    timed = events.filter((pl.col("flags").fill_null(0) & int(Flag.UNALIGNED)) == 0)
+    ends = timed.group_by("process").agg(end_ns=(pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).max())
+    lines = log.group_by(_KEY).agg(
+        last_event=pl.col("event").max(), last_line=pl.col("name").cast(pl.String).sort_by("event").last(),
+        last_signal=pl.col("signal").sort_by("event").last(),
+    )  # fmt: skip
+    calls = calls.join(collect(ends), on="process", how="left", nulls_equal=True)
+    calls = calls.join(collect(lines), on=_KEY, how="left", nulls_equal=True)
+    calls = calls.join(threads.select("thread", "tid", "log_tid").collect(), on="thread", how="left")
+    calls = calls.with_columns(open_ns=pl.col("end_ns") - pl.col("ts_ns"))
+    return calls.select(_NO_CALLS.columns).sort("open_ns", "event", descending=[True, False])
+
+
+_NO_CALLS = pl.DataFrame(schema={
+    "event": pl.Int64, "process": pl.UInt32, "thread": pl.UInt32, "tid": pl.Int32, "log_tid": pl.UInt64,
+    "name": pl.String, "ts_ns": pl.Int64, "stream": pl.UInt32, "arg": pl.UInt64, "open_ns": pl.Int64,
+    "last_event": pl.Int64, "last_line": pl.String, "last_signal": pl.UInt64,
+})  # fmt: skip
+
+
+def _list_launches(tables: Tables, processes: pl.DataFrame, log: pl.LazyFrame) -> pl.DataFrame:
+    """Return packets and copies of some processes, each with whether it is known to have ended.
+
+    Returns: event, kind, process, queue, packet_index, signal, stream, header, call_event, call, arg (of the call),
+        kernel (name), ended.
+    """
+    kernels = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
+    calls = log.filter(pl.col("layer").cast(pl.String) == "hip")
+    calls = calls.select(*as_text("name"), "arg", call_event="event").rename({"name": "call"})
+    rows = (
+        tables("launches")
+        .join(processes.lazy(), on="process", how="semi", nulls_equal=True)
+        .select(
+            "event", *as_text("kind"), "process", "queue", "packet_index", "signal", "stream", "header", "rptr",
+            "call_event", "kernel", printed=pl.col("complete_ns").is_not_null() | pl.col("gpu_end_ns").is_not_null(),
+        )
+        .join(kernels, on="kernel", how="left")
+        .join(calls, on="call_event", how="left")
+    )  # fmt: skip
+    found = collect(rows).drop("kernel").rename({"kernel_name": "kernel"}).sort("event")
+    told = _list_signalled(log, found)
+    found = found.with_columns(printed=pl.col("printed") | pl.col("event").is_in(told.implode()))
+    gate = pl.col("printed") & ((pl.col("header") & _BARRIER_BIT) > 0).fill_null(value=False)
+    gated = pl.col("packet_index").filter(gate).max().over("queue")
+    before = pl.max_horizontal(pl.col("rptr").max().over("queue") - 1, gated)
+    ended = pl.col("printed") | (pl.col("queue").is_not_null() & (pl.col("packet_index") <= before))
+    return found.with_columns(ended=ended.fill_null(value=False)).drop("rptr", "printed")
+
+
+def _list_signalled(log: pl.LazyFrame, launches: pl.DataFrame) -> pl.Series:
+    """Return the packets and copies (event) whose signal is shown to have reached its value.
+
+    That is: its handler was called, or a thread that waited for it went on.
+    """
+    following = pl.col("event").max().over(_KEY)
+    rows = log.select("event", *_KEY, *as_text("name"), "signal", is_last=pl.col("event") == following)
+    seen = pl.col("name").is_in(_SIGNALLED) | (pl.col("name").is_in(_WAITS) & ~pl.col("is_last"))
+    seen_rows = collect(rows.filter(seen & pl.col("signal").is_not_null()).select("process", "signal", "event"))
+    uses = launches.filter(pl.col("signal").fill_null(0) != 0).select("process", "signal", "event", use="event")
+    found = seen_rows.sort("event").join_asof(
+        uses.sort("event"), on="event", by=["process", "signal"], check_sortedness=False
+    )
+    return found["use"].drop_nulls().unique()
+
+
+def _find_targets(calls: pl.DataFrame, launches: pl.DataFrame, log: pl.LazyFrame) -> dict[int, tuple[int, str]]:
+    """Return for each open call the packet or copy that it waits for, and how that is known.
+
+    By the signal of its thread's last line; the record of the event that it is given; the last work of its stream; its
+    own last packet or copy.
+    """
+    is_record = pl.col("name").cast(pl.String).str.starts_with("hipEventRecord")
+    records = collect(log.filter(is_record & pl.col("arg").is_not_null()).select("event", "process", "arg"))
+    found: dict[int, tuple[int, str]] = {}
+    for call in calls.iter_rows(named=True):
+        mine = launches.filter(pl.col("process").eq_missing(pl.lit(call["process"], pl.UInt32)))
+        if call["last_line"] in _WAITS and call["last_signal"]:
+            uses = mine.filter((pl.col("signal") == call["last_signal"]) & (pl.col("event") < call["last_event"]))
+            how = f"it waits for signal {call['last_signal']:#x}"
+        elif call["name"].startswith("hipEventSynchronize") and call["arg"]:
+            same = (pl.col("arg") == call["arg"]) & (pl.col("event") < call["event"])
+            record = records.filter(same & pl.col("process").eq_missing(pl.lit(call["process"], pl.UInt32)))
+            uses = mine.filter(pl.col("call_event") == (record["event"].max() if record.height else -1))
+            how = f"it waits for the HIP event {call['arg']:#x}"
+        elif call["name"].startswith("hipStreamSynchronize") and call["stream"] is not None:
+            uses, how = mine.filter(pl.col("stream") == call["stream"]), "it waits for the last work of its stream"
+        else:
+            uses, how = mine.filter(pl.col("call_event") == call["event"]), "its own last work has no recorded end"
+        if uses.height:
+            found[call["event"]] = (int(uses["event"][-1]), how)
+    return found
+
+
+def _make_scene(
+    calls: pl.DataFrame, targets: dict[int, tuple[int, str]], pending: pl.DataFrame, links: pl.LazyFrame
+) -> Scene:
+    """Return the open calls, what they wait for, and what may meet that; only heads, targets and writers of values."""
+    rings = pending.drop_nulls(["queue", "packet_index"])
+    heads = rings.sort("packet_index").unique("queue", keep="first", maintain_order=True)
+    writes = pl.col("call").str.starts_with(_WRITE_VALUE).fill_null(value=False) & (pl.col("kind") == "dispatch")
+    writers = pending.filter(writes)
+    wanted = {event for event, _ in targets.values()} | set(heads["event"]) | set(writers["event"])
+    waiting = collect(
+        links.filter((pl.col("rule").cast(pl.String) == "signal_dependency") & pl.col("to_event").is_in(list(wanted)))
+        .select("from_event", "to_event")
+    )  # fmt: skip
+    rows = {row["event"]: row for row in pending.filter(
+        pl.col("event").is_in([*wanted, *waiting["from_event"]])
+    ).iter_rows(named=True)}  # fmt: skip
+    producers: dict[int, list[int]] = {}
+    for producer, waiter in waiting.iter_rows():
+        producers.setdefault(waiter, []).extend([producer] if producer in rows else [])
+    by_address: dict[int, list[int]] = {}
+    for row in writers.iter_rows(named=True):
+        by_address.setdefault(row["arg"], []).append(row["event"])
+    works = {_key(event): _make_work(row, rows, producers.get(event, []), by_address) for event, row in rows.items()}
+    waiters = {
+        f"call {call['event']}": _make_waiter(call, targets.get(call["event"]), works)
+        for call in calls.iter_rows(named=True)
+    }
+    return Scene(works, {f"queue {q}": _key(e) for q, e in heads.select("queue", "event").iter_rows()}, waiters)
+
+
+def _key(event: int) -> str:
+    return f"work {event}"
+
+
+def _make_work(
+    row: dict[str, Any], rows: dict[int, dict[str, Any]], producers: list[int], by_address: dict[int, list[int]]
+) -> Work:
+    told = _tell_work(row)
+    waits = [
+        Wait("signal", f"{told} waits for the end of {_tell_work(rows[event])}", (_key(event),))
+        for event in producers
+    ]  # fmt: skip
+    if (row["call"] or "").startswith(_WAIT_VALUE) and row["kind"] in ("dispatch", "barrier_value") and row["arg"]:
+        waits.append(_wait_for_value(row, rows, by_address.get(row["arg"], [])))
+    header, ring = row["header"], f"queue {row['queue']}" if row["queue"] is not None else ""
+    return Work(
+        _key(row["event"]), told, ring, row["packet_index"], row["kernel"] or "", tuple(waits),
+        row["kind"] == "barrier_or", None if header is None else bool(header & _BARRIER_BIT), row["event"],
+    )  # fmt: skip
+
+
+def _wait_for_value(row: dict[str, Any], rows: dict[int, dict[str, Any]], writers: list[int]) -> Wait:
+    told = f"{_tell_work(row)} waits for the value at {row['arg']:#x} ({row['call']})"
+    writers = [event for event in writers if event != row["event"]]
+    if writers:
+        told += f", which {' or '.join(_tell_work(rows[event]) for event in writers[:_MAX_TOLD])} would write"
+    else:
+        told += "; no packet in the log writes it"
+    return Wait("value", told, tuple(map(_key, writers)), f"a write of the host or of a device to {row['arg']:#x}",
+                row["arg"])  # fmt: skip
+
+
+def _make_waiter(call: dict[str, Any], target: tuple[int, str] | None, works: dict[str, Work]) -> Waiter:
+    numbers = (str(call["tid"]) if call["tid"] is not None else "", hex(call["log_tid"]) if call["log_tid"] else "")
+    thread = f"thread {next(filter(None, numbers), 'not named')}"
+    waits: tuple[Wait, ...] = ()
+    if target and _key(target[0]) in works:
+        work = works[_key(target[0])]
+        waits = (Wait("signal", f"{target[1]}: {work.told}", (work.key,)),)
+    return Waiter(f"call {call['event']}", thread, call["name"], waits, call["open_ns"], call["event"])
+
+
+def _tell_work(row: dict[str, Any]) -> str:
+    kernel = f" of {row['kernel']}" if row["kernel"] else ""
+    if row["queue"] is None or row["packet_index"] is None:
+        return f"a {row['kind']}{kernel} (event {row['event']})"
+    return f"packet {row['packet_index']} of queue {row['queue']} ({row['kind']}{kernel}, event {row['event']})"
+
+
+def _tell_first(chain: Chain) -> str | None:
+    return chain.steps[0] if chain.steps else None
+
+
+def _list_rings(pending: pl.DataFrame) -> pl.DataFrame:
+    rows = pending.sort("packet_index", nulls_last=True)
+    first = (pl.col(name).first().alias(alias) for name, alias in (
+        ("packet_index", "first"), ("event", "event"), ("kind", "kind"), ("kernel", "kernel")
+    ))  # fmt: skip
+    return rows.group_by("process", "queue").agg(
+        *first, last=pl.col("packet_index").max(), packets=pl.len().cast(pl.Int64),
+        dispatches=(pl.col("kind") == "dispatch").sum().cast(pl.Int64),
+    ).sort("process", "queue", nulls_last=True)  # fmt: skip
+
+
+def _count_commands(log: pl.LazyFrame, processes: pl.DataFrame) -> int:
+    """Return how many commands were enqueued and have no end behind that in the log."""
+    rows = log.filter((pl.col("layer").cast(pl.String) == "command") & pl.col("command").is_not_null())
+    rows = rows.join(processes.lazy(), on="process", how="semi", nulls_equal=True)
+    name = pl.col("name").cast(pl.String)
+    ends, begins = (pl.col("event").filter(which).max() for which in (name == COMPLETE, ~name.is_in(NOT_ENQUEUES)))
+    last = rows.group_by("process", "command").agg(end=ends, begin=begins).filter(pl.col("begin").is_not_null())
+    return int(collect(last.select((pl.col("end").is_null() | (pl.col("end") < pl.col("begin"))).sum())).item() or 0)
+
+
+def describe_still_open(found: StillOpen) -> Iterator[str]:
+    """Yield what was open, one fact a line: calls with their chains, rings, how much of the log may be missing."""
+    rings = {row["queue"]: row for row in found.rings.iter_rows(named=True) if row["queue"] is not None}
+    for row in found.calls.head(_MAX_TOLD).iter_rows(named=True):
+        chain = found.chains[row["event"]]
+        yield _tell_call(row, found.scene)
+        yield from (f"{row['name']}: {step}" for step in chain.steps)
+        yield f"{row['name']}: {_tell_end(chain, found.scene, rings)}"
+    if (more := found.calls.height - _MAX_TOLD) > 0:
+        yield f"... and {count_of(more, 'more open call')}: section Calls that were still open"
+    if rings:
+        told = (f"queue {q}: {count_of(r['packets'], 'packet')} from {r['first']} on" for q, r in rings.items())
+        yield f"without a recorded end (the runtime prints an end only when it looks): {'; '.join(told)}"
+    if found.commands:
+        yield f"{count_of(found.commands, 'command')} without an end in the log"
+    if found.calls.height:
+        yield (
+            "how much of the log may be missing: the runtime hands over each record when it prints it, so a process "
+            "that was killed leaves out one at most; what a pipe or a cut file dropped is not known"
+        )
+
+
+def _tell_call(row: dict[str, Any], scene: Scene) -> str:
+    who = scene.waiters[f"call {row['event']}"].told
+    last = row["last_line"] if row["last_event"] != row["event"] else "that of the call itself"
+    return (
+        f"the log ends inside {row['name']} (event {row['event']}, {who}), open for at least "
+        f"{render_ns(row['open_ns'])}; last line of the thread: {last} (event {row['last_event']})"
+    )
+
+
+def _tell_end(chain: Chain, scene: Scene, rings: dict[int, dict[str, Any]]) -> str:
+    """Return what the end of a chain means."""
+    if chain.end is End.CIRCLE:
+        unless = f"; only {' or '.join(dict.fromkeys(chain.others))} could end it" if chain.others else ""
+        return f"a deadlock{'' if chain.is_gated else ', if no packet passes those before it'}{unless}"
+    work = scene.works.get(chain.last)
+    if work is None:
+        return "what it waits for is not in the log"
+    if chain.end is End.UNSEEN:
+        return "who would end that is not in the log"
+    ring = next((r for q, r in rings.items() if f"queue {q}" == work.ring), None)
+    if ring is None or not ring["dispatches"] or work.kernel:
+        return f"{work.told} runs, or ended unseen; nothing in the log tells whether it would end"
+    return (
+        f"{work.told} is the first one without a recorded end in its ring; with those up to packet {ring['last']} that "
+        f"are {count_of(ring['dispatches'], 'dispatches', 'dispatch')}: which of them ran is not in the log"
+    )
+
+
+def list_events(found: StillOpen) -> tuple[int, ...]:
+    """Return the rows of `events` that the answer rests on, calls first."""
+    behind = (event for chain in found.chains.values() for event in chain.events)
+    return tuple(dict.fromkeys([*found.calls["event"], *behind]))[:_MAX_EVENTS]

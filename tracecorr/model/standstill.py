@@ -1,0 +1,97 @@
+"""What stands still and what it waits for: one shape for a running process and for the end of a capture.
+
+`analyze.still_open` makes a `Scene` of the tables, `live` of what it read of a process; `analyze.hangs` alone says what
+follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Hold one condition that must be met before a packet or a thread goes on.
+
+    Args:
+        what: `signal`, `value` (of a word in memory), `lock` or `order` (packets before it in its ring).
+        told: the condition in words.
+        by: keys of the packets, copies and threads that are known to be able to meet it.
+        others: who else may meet it, in words; empty = nobody.
+        address: signal handle, or address of the value or the lock; None = not known.
+    """
+
+    what: str
+    told: str
+    by: tuple[str, ...] = ()
+    others: str = ""
+    address: int | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """Hold a packet or a copy that is not known to have ended.
+
+    Args:
+        key: names it in its scene.
+        told: what it is, in words.
+        ring: key of its ring; empty = none (a copy).
+        index: packet index in its ring.
+        kernel: name of the kernel of a dispatch.
+        waits: what it waits for itself; all of it, or with `any_of` one of it.
+        any_of: whether one condition is enough (barrier-OR).
+        is_gated: whether it starts only when all packets before it have ended (barrier bit); None = not known.
+        event: its row in `events`.
+    """
+
+    key: str
+    told: str
+    ring: str = ""
+    index: int | None = None
+    kernel: str = ""
+    waits: tuple[Wait, ...] = ()
+    any_of: bool = False
+    is_gated: bool | None = True
+    event: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return what it is without the details in brackets."""
+        return self.told.partition(" (")[0]
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """Hold a thread that is in a call, or waits.
+
+    Args:
+        key: names it in its scene.
+        told: which thread it is, in words.
+        doing: the call or the wait, in words.
+        waits: what it waits for; empty = not known.
+        for_ns: for how long at least; None = not known.
+        event: the call's row in `events`.
+    """
+
+    key: str
+    told: str
+    doing: str
+    waits: tuple[Wait, ...] = ()
+    for_ns: int | None = None
+    event: int | None = None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Hold all that stands in one process.
+
+    Args:
+        works: packets and copies by key.
+        heads: of each ring (key) the first packet that is not known to have ended.
+        waiters: threads by key.
+    """
+
+    works: Mapping[str, Work] = field(default_factory=dict)
+    heads: Mapping[str, str] = field(default_factory=dict)
+    waiters: Mapping[str, Waiter] = field(default_factory=dict)
