@@ -21,7 +21,7 @@ LOG_STEP_NS = 1000
 _MOST_CREATIONS, _MOST_IOCTLS = 32, 128
 # How far a clock may drift from the first CREATE_QUEUE to a later one: 600 ppm.
 _DRIFT = 600e-6
-_SPAN = {"stamp_ns": pl.Int64, "end_stamp_ns": pl.Int64, "from_ns": pl.Int64, "to_ns": pl.Int64}
+SPAN = {"stamp_ns": pl.Int64, "end_stamp_ns": pl.Int64, "from_ns": pl.Int64, "to_ns": pl.Int64}
 _IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
 # Functions of the driver of which a probe records the ring.
@@ -154,7 +154,7 @@ def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.Data
     alone = pl.len().over(keys) == 1
     pairs = probes.drop_nulls(keys).filter(alone).join(creations.drop_nulls(keys).filter(alone), on=keys)
     end = pl.coalesce("end_stamp_ns", "stamp_ns")
-    return pairs.drop_nulls("from_ns").select("stamp_ns", "from_ns", "to_ns", end_stamp_ns=end).select(*_SPAN)
+    return pairs.drop_nulls("from_ns").select("stamp_ns", "from_ns", "to_ns", end_stamp_ns=end).select(*SPAN)
 
 
 def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[int, int]) -> pl.DataFrame:
@@ -181,7 +181,7 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
     fits = (creations["thread"].to_numpy()[:, None] == ioctls["thread"].to_numpy()) & (low <= high)
     chosen = _choose_ioctls(low, high, fits, stamp) if len(creations) > 1 else None
     if chosen is None:
-        return pl.DataFrame(schema=_SPAN)
+        return pl.DataFrame(schema=SPAN)
     first_end, last_start = np.where(chosen, last, NO_HIGH).min(axis=1), np.where(chosen, stamp, NO_LOW).max(axis=1)
     return pl.DataFrame({"stamp_ns": last_start, "end_stamp_ns": first_end, "from_ns": from_ns, "to_ns": to_ns})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import polars as pl
 from tracecorr.clock.bounds import NO_LOW, Bounds, join_bounds
 from tracecorr.clock.causal_pairs import (
     LOG_STEP_NS,
+    SPAN,
     bound_causes,
     bound_spans,
     list_gpu_time_spans,
@@ -50,6 +51,7 @@ class ClockEvidence:
         samples: contents of clock.json (`{"samples": []}` when there is none).
         monotonic_ns, boottime_ns: what the time namespace of the log's processes adds to these clocks of the host
             (`/proc/PID/timens_offsets`); CLOCK_MONOTONIC_RAW is shifted like CLOCK_MONOTONIC.
+        writes: between which stamps of the log its writes were entered, as spans for `bound_spans`.
     """
 
     records: pl.DataFrame
@@ -57,6 +59,7 @@ class ClockEvidence:
     samples: dict[str, Any]
     monotonic_ns: int = 0
     boottime_ns: int = 0
+    writes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SPAN))
 
     @cached_property
     def known(self) -> pl.DataFrame:
@@ -114,7 +117,8 @@ def _fit_namespace(evidence: ClockEvidence) -> dict[str, ClockMap]:
     shift = pl.when(is_log).then(clock.replace_strict(added, default=0, return_dtype=pl.Int64)).otherwise(0)
     lines = [pl.col("line_stamp_ns") - evidence.monotonic_ns] if "line_stamp_ns" in evidence.records.columns else []
     records = evidence.records.with_columns(pl.col("stamp_ns") - shift, pl.col("end_stamp_ns") - shift, *lines)
-    maps = fit_clocks(replace(evidence, records=records, monotonic_ns=0, boottime_ns=0))
+    writes = evidence.writes.with_columns(pl.col("from_ns", "to_ns") - evidence.monotonic_ns)
+    maps = fit_clocks(replace(evidence, records=records, writes=writes, monotonic_ns=0, boottime_ns=0))
     return {
         key: found.shifted(-added.get(key.partition(":")[2], 0)) if key.startswith("amd_log:") else found
         for key, found in maps.items()
@@ -207,6 +211,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence) -> ClockMap:
     samples = evidence.samples["samples"]
     marks = bound_marks(list_marks(evidence.records, evidence.args), samples, steps)
     pairs = bound_causes(evidence.hip, evidence.known.filter(pl.col("source") == "ftrace"), evidence.args, steps)
+    pairs = join_bounds(pairs, bound_spans(evidence.writes, steps))
     both = join_bounds(marks, pairs)
     if clock == "mono":
         return _prove_mono(both, marks, evidence)

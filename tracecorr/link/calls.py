@@ -11,6 +11,7 @@ from tracecorr import native
 from tracecorr.clock.bounds import Ints, Mask
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.clock.intervals import list_silences
+from tracecorr.clock.joins import select_rows
 from tracecorr.clock.rows import Places, number_rows
 from tracecorr.model.arrow import take_column
 from tracecorr.model.kinds import COMPLETE, DERIVED, INFERRED, SHADER_NAME, SUBMITTED, Flag
@@ -107,7 +108,7 @@ def _list_inner(events: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame, prints: pl.Series) -> pl.DataFrame:
     """Return which innermost HIP call each system call happened in, on the same thread.
 
     A thread prints nothing while it is in the kernel: the system call lies in a silence between two of its lines
@@ -116,6 +117,7 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: placed events with `thread` and `parent`.
         lines: as `list_lines` returns them.
+        prints: the system calls that wrote the log itself: they are of no HIP call.
 
     Returns: event, call, evidence: `derived` where all silences that can hold it lie in the same call, `inferred`
         where they only lie in the same outermost call. What may lie outside is not linked.
@@ -124,7 +126,7 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     if lines.is_empty():
         return empty
     # Rows of one thread stand together.
-    inner = _list_inner(events).sort("thread", maintain_order=True)
+    inner = select_rows(_list_inner(events), prints, chosen=False).sort("thread", maintain_order=True)
     by_thread = {key[0]: part for key, part in lines.partition_by("thread", as_dict=True, maintain_order=True).items()}
     found = [
         (first, *_list_candidates(part, by_thread[thread]))

@@ -99,7 +99,7 @@ EVENTS = Table(
         ),
         ("fd", I32, "file descriptor"),
         ("cmd", U32, "ioctl request number"),
-        ("size_bytes", I64, "size of a copy or an allocation", "bytes"),
+        ("size_bytes", I64, "size of a copy or an allocation, or what a write was given", "bytes"),
     )
     + LOCATION
     + columns_of(

@@ -71,11 +71,13 @@ def map_threads(
     seen: SeenIdentities | None = None,
     to_log: ToLog | None = None,
     owners: pl.DataFrame | None = None,
+    writers: pl.DataFrame | None = None,
 ) -> Identities:
     """Join the threads of the log with those of the trace.
 
-    Exact where the trace holds the thread's pthread address (`set_robust_list`, `arch_prctl`), and where the capture
-    read it from the kernel; a process whose log pid is known to be a host pid, or equals it, lends its main thread.
+    Exact where the trace shows who wrote the records of a thread; else where it holds the thread's pthread address
+    (`set_robust_list`, `arch_prctl`), and where the capture read it from the kernel; a process whose log pid is known
+    to be a host pid, or equals it, lends its main thread.
 
     Args:
         log, trace: part events of the two sources.
@@ -84,6 +86,7 @@ def map_threads(
         to_log: from stamps of the trace to those of the log, once its clock is known: needed to tell threads apart
             that used one address after the other.
         owners: the lives of the trace's threads, as events tell them (`find_owners`).
+        writers: who wrote the records of which thread (`part_tables.WRITERS`).
     """
     log_threads = log.select("file", "pid", "tid").unique(maintain_order=True)
     log_threads = log_threads.filter(pl.col("pid").is_not_null())
@@ -103,6 +106,8 @@ def map_threads(
     log_threads = _split_addresses(log_threads, known, to_log)
     pairs = _pair_threads(log_threads, trace_threads, known)
     exact = _exact(pairs)
+    if writers is not None and not writers.is_empty():
+        log_threads, exact = _follow_writers(log_threads, exact, number_lives(writers, lives, births))
     pids = _join_processes(log_threads, trace_threads, exact, _find_foreign(log_threads, trace, known))
     log_threads = _mark_shared(log_threads, pairs)
     return replace(_number(log_threads, trace_threads, exact, pids, lives), births=births)
@@ -251,6 +256,29 @@ def _mark_shared(log_threads: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame
     return log_threads.join(numbers, on=_LINE, how="left", maintain_order="left", nulls_equal=True)
 
 
+def _follow_writers(
+    log_threads: pl.DataFrame, exact: pl.DataFrame, writers: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the log's threads and their kernel threads, where their writers are known by these alone.
+
+    Args:
+        log_threads: file, log_pid, log_tid, life, host_pid, from_ns, tid.
+        exact: what addresses tell.
+        writers: `part_tables.WRITERS` with `tid_key`.
+    """
+    line = ["life", "log_tid"]
+    named = writers.select("file", "log_pid", "log_tid", "from_ns", "evidence", tid="tid_key")
+    ours = log_threads.drop("from_ns", "tid").unique(["file", "log_pid", "log_tid"], maintain_order=True)
+    ours = ours.join(named, on=["file", "log_pid", "log_tid"], maintain_order="left")
+    others = log_threads.join(ours, on=line, how="anti", maintain_order="left")
+    rest = exact.join(ours, on=line, how="anti", maintain_order="left").join(ours, on="tid", how="anti")
+    told = ours.with_columns(pl.col("evidence").cast(exact.schema["evidence"]), how=pl.lit("write"))
+    return (
+        pl.concat([others, ours.select(others.columns)]),
+        pl.concat([rest, told.select(pl.col(name).cast(kind) for name, kind in rest.schema.items())]),
+    )
+
+
 def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """Return life, tgid: the processes that are of another run than the log, though a pid is the same.
 
@@ -316,7 +344,9 @@ def _number(
         .join(exact.drop("log_pid", "host_pid"), on=_LINE, how="left", maintain_order="left")
         .join(hows, on="life", how="left", maintain_order="left")
     )
-    log_side = log_side.with_columns(how=pl.when("shared").then(pl.lit(SHARED_NUMBER)).otherwise("how")).drop("shared")
+    log_side = log_side.with_columns(
+        how=pl.when(pl.col("shared") & pl.col("tid").is_null()).then(pl.lit(SHARED_NUMBER)).otherwise("how")
+    ).drop("shared")
     comms = trace_threads.select("tid", "comm", own=pl.col("tgid"))
     log_side = log_side.join(comms, on="tid", how="left", maintain_order="left")
     log_side = log_side.with_columns(tgid=pl.coalesce("own", "tgid")).drop("own")
