@@ -224,10 +224,10 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     # Faults.
     "Memory Fault Error [host: node1, GPU index: 0, faulting addr: 0x7f12, kernel: k(float const*, int)]": (
         "other", "memory_fault", {},
-        {"host": "node1", "gpu_index": 0, "address": 0x7F12, "fault_kernel": "k(float const*, int)"},
+        {"host": "node1", "gpu_index": 0, "fault_address": 0x7F12, "fault_kernel": "k(float const*, int)"},
     ),
     "Memory Fault Error [GPU index: 0, faulting addr: 0x7f12, kernel: k(int)]": (
-        "other", "memory_fault", {}, {"gpu_index": 0, "address": 0x7F12, "fault_kernel": "k(int)"},
+        "other", "memory_fault", {}, {"gpu_index": 0, "fault_address": 0x7F12, "fault_kernel": "k(int)"},
     ),
 }  # fmt: skip
 

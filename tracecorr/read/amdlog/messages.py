@@ -187,6 +187,7 @@ def _command_messages() -> list[Message]:
     done = "Command {command} complete (Wall: {wall_us}, CPU: {}, GPU: {gpu_us} us)"
     table = [
         Message(done, "command", COMPLETE),
+        Message("Command {command} complete", "command", COMPLETE),
         Message("command is enqueued: {command}", "command", "enqueued", Kind.COMMAND),
         Message("Command (", "command", "", Kind.COMMAND),
         Message("command (", "command", "", Kind.COMMAND),
@@ -306,7 +307,7 @@ def _other_messages() -> list[Message]:
             ("Using spirv code object for device: ", "spirv_code_object"),
             ("[hipGraph] Add ", "graph_node_added"), ("[hipGraph] Root node: ", "graph_root_node"),
             ("[hipGraph] Current capture node ", "graph_capture_node"),
-            ("[hipGraph] current capture node ", "graph_capture_node"), ("Memory Fault Error [", "memory_fault"),
+            ("[hipGraph] current capture node ", "graph_capture_node"), ("Memory Fault Error", "memory_fault"),
         )
     ]  # fmt: skip
     table += [
@@ -340,7 +341,6 @@ def _other_messages() -> list[Message]:
             ("[hipGraph] Creating {streams} parallel streams for device {device}", "graph_streams"),
             ("Running serialized as blocking is requested", "graph_serialized"),
             ("finish() called with batch size: {batch}, cpu_wait: {cpu_wait}, fence dirty: {fence_dirty}", "finish"),
-            ("Memory Fault Error", "memory_fault"),
             ("Unknown Event Type", "unknown_event"),
         )
     ]
@@ -409,8 +409,8 @@ TEXTS = {
     "copy": re.compile(r"HSA BatchCopy (?P<batch>\w+) \[(?P<batch_entry>\d+)/(?P<batch_entries>\d+)\]"),
     "graph_packet": re.compile(r"Graph ShaderName : \[(?P<packet>[^\]]*)\]"),
     "memory_fault": re.compile(
-        r"Memory Fault Error \[(?:host: (?P<host>\S+), )?GPU index: (?P<gpu_index>\d+), "
-        r"faulting addr: (?P<address>0x[0-9a-f]+), kernel: (?P<fault_kernel>.*)\]"
+        r"Memory Fault Error(?: \[(?:host: (?P<host>\S+), )?GPU index: (?P<gpu_index>\d+),\s+"
+        r"faulting addr: (?P<fault_address>0x[0-9a-f]+)(?:,\s+kernel: (?P<fault_kernel>.*)\])?)?"
     ),
     "sdma_engine_query": re.compile(
         r"Engine query for VirtualGPU (?P<virtual_gpu>0x[0-9a-f]+): status=(?P<status>[0-9a-f]+)"
