@@ -53,7 +53,7 @@ def name_refused_copies(events: pl.DataFrame) -> pl.DataFrame:
 
 _SHOWN_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
-    "kernarg", "engine",
+    "kernarg", "engine", "stream_priority", "virtual_pipe",
 ]  # fmt: skip
 # What the packets of a kernel tell of it, by the column of `kernels`.
 _KERNEL_COLUMNS = {"lds": "group_bytes", "scratch": "private_bytes", "kernarg_bytes": "kernarg_bytes"}

@@ -10,6 +10,18 @@ from tracecorr.model import frames, schema
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import MIGRATIONS
 
+_WORD = (1 << 64) - 1
+
+
+def _address(handle: str) -> pl.Expr:
+    """Return the address of a signal, without the hints that a handle may carry.
+
+    Signals lie at multiples of 64 bytes. Those of the second version (bit 0 set) lie at multiples of 1024, and their
+    handles hold hints in the bits below (amd_hsa_signal.h of ROCm 10).
+    """
+    bits = pl.when(pl.col(handle) & 1 == 1).then(pl.lit(~0x3FF & _WORD, pl.UInt64))
+    return pl.col(handle) & bits.otherwise(pl.lit(~0x3F & _WORD, pl.UInt64))
+
 
 def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return `records` with a row of layer `gpu` for each `Signal =` line: the span that it tells.
@@ -67,6 +79,7 @@ def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
     columns = ("event", "process", "signal", "ts_ns", "queue", "packet_index", "file")
     lowest = pl.min_horizontal("doorbell_lo_ns", "ts_ns")
     uses = launches.select(*columns, "offset", from_ns=lowest).filter(pl.col("signal").fill_null(0) != 0)
+    uses = uses.with_columns(signal=_address("signal"))
     uses = uses.sort("ts_ns", "file", "offset")
     return uses.select(*columns, "from_ns", nth=pl.int_range(pl.len()).over("process"))
 
@@ -127,7 +140,7 @@ def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.Da
         uses: as `list_uses` returns them.
     """
     waiting = packets.select("file", "offset", signal="dep_signals").filter(pl.col("signal").list.len() > 0)
-    waits = waiting.explode("signal").filter(pl.col("signal") != 0)
+    waits = waiting.explode("signal").filter(pl.col("signal") != 0).with_columns(signal=_address("signal"))
     if waits.is_empty():
         return pl.DataFrame(schema={"from_event": pl.Int64, "to_event": pl.Int64})
     # Where a level prints copies but no packets, what a copy waits for is not in the log.
@@ -172,7 +185,12 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
         uses: as `list_uses` returns them.
     """
     rows = times.select(
-        "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
+        "process",
+        signal=_address("signal"),
+        gpu_event="event",
+        ts_ns="line_ns",
+        gpu_start_ns="ts_ns",
+        gpu_end_ns="end_ns",
     )
     shown = uses.drop_nulls("queue").select("process").unique()
     rows = rows.drop_nulls(["process", "signal"]).join(shown, on="process", how="semi")

@@ -11,6 +11,7 @@ from tracecorr.clock.refuted import warn_refuted
 from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
+from tracecorr.link.threads.hashed_tids import SHARED_NUMBER
 from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 
@@ -58,6 +59,7 @@ def list_warnings(
         pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
     ).is_empty():
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
+    warnings += _warn_shared_numbers(threads, tables["processes"])
     warnings += warn_foreign(events, tables["links"])
     # What a capture dumped by itself is of its run, be it from before the first queue.
     if shows_none_of_log(tables["hqd"].filter(pl.col("read_start_ns").is_null()), tables["queues"]):
@@ -72,6 +74,16 @@ def list_warnings(
     if samples is None:
         return [*warnings, *_warn_unused_marks(events, maps)]
     return [*warnings, *warn_of_another_run(events, tables["args"], samples)]
+
+
+def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list[str]:
+    """Name the threads of a log that prints hashes whose lines may be those of several threads."""
+    shared = threads.filter(pl.col("how").cast(pl.String) == SHARED_NUMBER).join(processes, on="process", how="left")
+    return [
+        f"process {pid}: several threads print tid {tid:#07x}, a hash of 20 bits: their lines cannot be told apart, so "
+        "that calls of theirs may be paired wrongly, and none of them is linked to the trace"
+        for pid, tid in shared.select("log_pid", "log_tid").iter_rows()
+    ]
 
 
 def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
