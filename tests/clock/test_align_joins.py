@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -26,7 +26,6 @@ def _frame(made: list[tuple[int | None, ...]]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("by", [["command"], ["process", "command"]], ids=" ".join)
-@settings(deadline=None)
 @given(rows, rows, st.booleans(), st.booleans(), st.sampled_from(["at", "since"]))
 def test_the_nearest_row_of_a_key_is_found(
     by: list[str], one: Any, other: Any, forward: bool, exact: bool, on: str
@@ -50,7 +49,6 @@ def test_rows_without_a_number_are_near_to_none() -> None:
     assert join_nearest(left, right, ["command"], "at", "at")["value_right"].to_list() == [None, 6]
 
 
-@settings(deadline=None)
 @given(rows)
 def test_rows_are_put_in_the_order_of_their_keys(made: Any) -> None:
     frame = pl.DataFrame(made, schema=_TYPES, orient="row")
@@ -58,7 +56,6 @@ def test_rows_are_put_in_the_order_of_their_keys(made: Any) -> None:
         assert_frame_equal(sort_rows(frame, *keys), frame.sort(keys, maintain_order=True))
 
 
-@settings(deadline=None)
 @given(rows, st.lists(st.integers(0, 120)))
 def test_rows_of_some_events_are_chosen_or_left_out(made: Any, events: list[int]) -> None:
     frame, chosen = pl.DataFrame(made, schema=_TYPES, orient="row"), pl.Series(events, dtype=pl.Int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -29,7 +29,6 @@ numbers = st.none() | st.integers(-3, 3) | st.sampled_from([-(2**63), 2**40, 2**
 keys = st.lists(st.tuples(numbers, st.none() | st.sampled_from(["hip", "aql", "ioctl"])), max_size=40)
 
 
-@settings(deadline=None)
 @given(keys)
 def test_groups_are_numbered_in_the_order_of_their_first_rows(rows: list[tuple[int | None, str | None]]) -> None:
     frame = pl.DataFrame(rows, schema={"a": pl.Int64, "b": CAT}, orient="row")
@@ -38,7 +37,6 @@ def test_groups_are_numbered_in_the_order_of_their_first_rows(rows: list[tuple[i
     assert_frame_equal(groups[codes], frame)
 
 
-@settings(deadline=None)
 @given(keys)
 def test_unsigned_keys_are_numbered_too(rows: list[tuple[int | None, str | None]]) -> None:
     unsigned = [None if value is None else value % 2**64 for value, _ in rows]
@@ -48,7 +46,6 @@ def test_unsigned_keys_are_numbered_too(rows: list[tuple[int | None, str | None]
     assert_frame_equal(groups[codes], frame)
 
 
-@settings(deadline=None)
 @given(keys)
 def test_groups_are_counted_and_put_in_order_without_frames(rows: list[tuple[int | None, str | None]]) -> None:
     frame = pl.DataFrame(rows, schema={"a": pl.Int64, "b": CAT}, orient="row").with_row_index("n")
@@ -72,7 +69,6 @@ def test_groups_are_counted_and_put_in_order_without_frames(rows: list[tuple[int
 places = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), max_size=30)
 
 
-@settings(deadline=None)
 @given(places, places, st.data())
 def test_places_find_the_first_row_that_was_chosen(
     rows: list[tuple[int, int]], wanted: list[tuple[int, int]], data: st.DataObject
@@ -86,7 +82,6 @@ def test_places_find_the_first_row_that_was_chosen(
     assert Places.of(frame, chosen).find(asked).to_list() == expected.to_list()
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(0, 9), min_size=1, max_size=20), st.data())
 def test_columns_are_attached_and_filled_as_by_a_join(own: list[int | None], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(own) - 1), unique=True))
@@ -100,7 +95,6 @@ def test_columns_are_attached_and_filled_as_by_a_join(own: list[int | None], dat
     assert filled["own"].to_list() == joined.select(pl.coalesce("own", "value")).to_series().to_list()
 
 
-@settings(deadline=None)
 @given(keys)
 def test_columns_of_one_value_stay_equal_as_literals(rows: list[tuple[int | None, str | None]]) -> None:
     frame = pl.DataFrame(rows, schema={"a": pl.Int64, "b": CAT}, orient="row")
@@ -115,7 +109,6 @@ def test_columns_of_one_value_take_no_memory(value: int | None) -> None:
     assert folded.select("b").estimated_size() == frame.select("b").estimated_size()
 
 
-@settings(deadline=None)
 @given(keys, keys)
 def test_appended_rows_come_behind_in_one_piece(
     many: list[tuple[int | None, str | None]], more: list[tuple[int | None, str | None]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -24,7 +24,6 @@ _TYPES = {"thread": pl.UInt32, "dur_ns": pl.Int64, "step": pl.Int64, "clock": CA
 
 
 @pytest.mark.xfail(strict=False, reason="open: doorbell spans of link and clock differ in rare made-up orders")
-@settings(deadline=None)
 @given(st.lists(_ROW, max_size=30))
 def test_stores_lie_between_the_moments_around_their_packets(rows: list[dict[str, object]]) -> None:
     events = pl.DataFrame(rows, schema=_TYPES).with_columns(
