@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.read.amdlog import tokens
-from tracecorr.read.amdlog.names import MORE_NAMES, general_name
+from tracecorr.read.amdlog.messages import MORE_NAMES, general_name
 
 NAMES = {
     "NullStream 0x7f51740a48d0, wait 0": "NullStream #, wait #",
