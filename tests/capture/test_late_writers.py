@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.hiplog.discard_log import MOST_BYTES
 from tracecorr.capture.hiplog.keeper import ClosedLogs, LogKeeper, close_logs
-from tracecorr.capture.hiplog.late_writers import MOST_BYTES, LateWriters
+from tracecorr.capture.hiplog.late_writers import LateWriters
 from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_chunks

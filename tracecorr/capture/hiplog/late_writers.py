@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
-import signal
 import stat
-import subprocess
-import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from tracecorr.capture.hiplog.discard_log import start_discarding
 from tracecorr.capture.workload.processes import is_writable
 from tracecorr.store.ownership import open_log
 
@@ -72,7 +69,7 @@ class LateWriters:
         rate = f"some {bytes_per_second * 60 / 1e6:,.1f} MB per minute so far"
         what = f"the workload runs on (pid {who}) and its runtime logs on, {rate}; nothing of that is kept"
         try:
-            pid = _start_discarding(nameless, list(self._processes.values()))
+            pid = start_discarding(nameless, list(self._processes.values()))
         except OSError as error:
             return f"{what}, and it takes space without a name until the workload ends ({error.strerror})"
         return f"{what}: process {pid} gives its space back each second until the workload ends"
@@ -100,51 +97,3 @@ def _list_written(pid: int) -> set[tuple[int, int]]:
                 if stat.S_ISREG(status.st_mode) and is_writable(pid, link.name):
                     found.add((status.st_dev, status.st_ino))
     return found
-
-
-_PAUSE_MS = 1000
-_BLOCK = 512  # of st_blocks
-MOST_BYTES = 1 << 20
-
-
-def _start_discarding(files: Sequence[int], processes: Sequence[int]) -> int:
-    """Start a process that empties files until their writers have ended; return its number.
-
-    Args:
-        files: descriptors of the logs, open for writing.
-        processes: pidfds of those who write them.
-
-    Raises:
-        OSError: it cannot be started.
-    """
-    words = [",".join(map(str, descriptors)) for descriptors in (files, processes)]
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, *words], pass_fds=(*files, *processes), cwd="/", start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ).pid  # fmt: skip
-
-
-def _discard_until_end(files: Iterable[int], processes: Iterable[int]) -> None:
-    """Give the space of files back, each second, while one of the processes lives.
-
-    Args:
-        files: descriptors, open for writing; a file that takes more than `MOST_BYTES` is emptied.
-        processes: pidfds.
-    """
-    logs, living = list(files), set(processes)
-    poller = select.poll()
-    for process in living:
-        poller.register(process, select.POLLIN)
-    while living:
-        for log in logs:
-            with suppress(OSError):
-                if os.fstat(log).st_blocks * _BLOCK > MOST_BYTES:
-                    os.ftruncate(log, 0)
-        for process, _ in poller.poll(_PAUSE_MS):
-            poller.unregister(process)
-            living.discard(process)
-
-
-if __name__ == "__main__":
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # tracecorr blocks what the user may send to this
-    _discard_until_end(*([int(number) for number in word.split(",")] for word in sys.argv[1:]))
