@@ -8,7 +8,6 @@ import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.refuted import warn_refuted
-from tracecorr.clock.rows import select_source
 from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
@@ -42,7 +41,7 @@ def list_warnings(
     sources = set(events["source"].unique().cast(pl.String))
     warnings = [_describe_unaligned(key, m, alone=len(maps) == 1) for key, m in maps.items() if not m.aligned]
     warnings += [*warn_refuted(tables["clock_map"]), *_warn_wide(tables["clock_map"])]
-    log = select_source(events, "amd_log", ["source", "thread", "stamp_ns"])
+    log = events.filter(pl.col("source") == "amd_log").select("source", "thread", "stamp_ns")
     if len(log):
         warnings += [
             f"{key} is taken as CLOCK_MONOTONIC unproven: no mark, doorbell or queue creation shows it"
@@ -92,7 +91,7 @@ def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
 
     The files of a trace's CPUs, and pieces of one trace, hold no records of one CPU at the same time.
     """
-    rows = select_source(events, "ftrace", ["file", "cpu", "stamp_ns"]).drop_nulls()
+    rows = events.filter(pl.col("source") == "ftrace").select("file", "cpu", "stamp_ns").drop_nulls()
     spans = rows.group_by("file", "cpu").agg(begin=pl.col("stamp_ns").min(), end=pl.col("stamp_ns").max())
     both = spans.join(spans, on="cpu", suffix="_other").filter(
         pl.col("file") < pl.col("file_other"),
