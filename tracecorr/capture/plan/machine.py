@@ -333,7 +333,7 @@ def _runtimes(
     for path, symbols in _asked_for(wanted).items():
         file = find_inside(root, path)
         library = read_library(file, symbols, path) if file is not None else None
-        if library is not None:
+        if file is not None and library is not None:
             # A runtime is one wherever it lies: its own functions are probed, too.
             known = found.get((library.device, library.inode)) or read_runtime(file, path)
             merged = (
