@@ -370,6 +370,14 @@ def _start_user(library: Path) -> tuple[int, Callable[[], None]]:
     return pid, end
 
 
+def test_a_library_that_is_asked_for_is_a_runtime_all_the_same(hsa_library: Path) -> None:
+    """Else the capture would take it for known, and never probe its doorbells."""
+    offer = probe_machine(wanted=Wanted(uprobes=(f"{hsa_library}:hsa_queue_create",)))
+    (found,) = (runtime for runtime in offer.runtimes if runtime.path == str(hsa_library))
+    assert found.kind == "hsa"
+    assert {"hsa_signal_store_screlease", "hsa_queue_create"} <= found.symbols.keys()
+
+
 def test_users_of_a_file_are_counted(tmp_path: Path) -> None:
     library = need_zlib(tmp_path)
     runtime = read_library(library, ["crc32"])
