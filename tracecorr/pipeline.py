@@ -40,7 +40,14 @@ from tracecorr.read.importing import (
     read_ends,
 )
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
-from tracecorr.sources import drop_continued_losses, read_parts, refuse_repeated, set_prints_apart
+from tracecorr.sources import (
+    drop_continued_losses,
+    list_shared_logs,
+    read_parts,
+    refuse_repeated,
+    separate_writers,
+    set_prints_apart,
+)
 from tracecorr.store import raw
 from tracecorr.store.capture import (
     FORMAT_VERSION,
@@ -292,6 +299,8 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         parts = set_prints_apart(parts)
         refuse_repeated(parts, capture.info["files"])
         parts = drop_continued_losses(parts)
+    if list_shared_logs(parts):
+        parts = separate_writers(parts, capture, _find_placed(parts, capture))
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
@@ -397,6 +406,12 @@ def _read_writes(rows: pl.DataFrame, parts: Parts, capture: Capture) -> LogWrite
     lost = [part.stored.losses for part in parts.each if part.source == "ftrace"]
     sizes = {entry["file"]: int(entry["size"]) for entry in capture.info["files"]}
     return read_writes(rows.select(WRITE_COLUMNS), parts.args, pl.concat(lost), sizes)
+
+
+def _find_placed(parts: Parts, capture: Capture) -> pl.DataFrame:
+    """Return which write of the trace put which bytes into a log, before its lines are known for sure."""
+    rows = parts.read_events(WRITE_COLUMNS[1:])
+    return _read_writes(rows, parts, capture).placed
 
 
 def _map_threads(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import combinations, count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from tracecorr.model.reasons import NUL_BYTES
 from tracecorr.progress import Stages, Watch
 from tracecorr.read.amdlog import read_amd_log
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES
+from tracecorr.read.amdlog.shared import SharedLog
 from tracecorr.read.ftrace import (
     read_ftrace_pages,
     read_ftrace_text,
@@ -167,6 +170,51 @@ def _count_holes(blocks: Iterator[Block], stream: RawStream, entry: Mapping[str,
         }
         zeros = sum(size for _, size in stream.skipped)
         yield Block(ledger=schema.LEDGER.conform(pl.DataFrame([{**row, "bytes": zeros}])))
+
+
+def list_shared_logs(parts: Parts) -> list[int]:
+    """Return the logs (key of `files`) in which several processes print."""
+    logs = (part.read_events(("file", "pid")) for part in parts.each if part.source == "amd_log")
+    return [int(rows["file"][0]) for rows in logs if rows["pid"].drop_nulls().n_unique() > 1]
+
+
+def separate_writers(parts: Parts, capture: Capture, placed: pl.DataFrame) -> Parts:
+    """Return the parts with each log that several processes wrote at once read by the bytes of each of them.
+
+    Args:
+        parts: what the readers gave.
+        capture: the capture.
+        placed: which write of a trace put which bytes into a log (`part_tables.WRITES`).
+    """
+    counts = placed.group_by("file").agg(pl.col("pid").n_unique(), known=pl.col("pid").is_not_null().all())
+    shared = counts.filter("known", pl.col("pid") > 1)["file"].to_list()
+    entries = {entry["file"]: entry for entry in capture.info["files"] if entry["file"] in shared}
+    changed = {}
+    for part in parts.each:
+        file = part.stored.ledger["file"].first() if part.source == "amd_log" else None
+        if file in entries:
+            stored = _read_shared(part.stored, capture.raw_path(entries[file]), file, placed.filter(pl.col("file") == file))
+            changed[id(part)] = replace(part, stored=stored)
+    return Parts([changed.get(id(part), part) for part in parts.each]) if changed else parts
+
+
+def _read_shared(stored: StoredPart, path: Path, file: int, placed: pl.DataFrame) -> StoredPart:
+    """Return the rows of a log of several processes, read from copies of the bytes of each."""
+    folder = stored.paths["events"][0].parent
+    position, length = (placed[name].to_numpy() for name in ("position", "length"))
+    with open_read_at(path) as (read_at, size), TemporaryDirectory(dir=folder) as copies:
+        log = SharedLog.of(position, length, placed["pid"].to_list(), size)
+        names = [Path(copies) / f"{writer}.log" for writer in range(log.count)]
+        with ExitStack() as stack:
+            log.split(read_at, [stack.enter_context(name.open("wb")) for name in names])
+        return write_part(folder, f"amd_log-{file}-shared", _read_copies(log, names, file))
+
+
+def _read_copies(log: SharedLog, names: Sequence[Path], file: int) -> Iterator[Block]:
+    for writer, name in enumerate(names):
+        with name.open("rb") as stream:
+            for block in read_amd_log(stream, file):
+                yield log.restore(block, writer)
 
 
 def _move_offsets(block: Block, skipped: Sequence[tuple[int, int]]) -> Block:
