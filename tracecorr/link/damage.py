@@ -86,23 +86,33 @@ class Damage:
     traces: pl.DataFrame
 
 
-def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame) -> Damage:
+def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame, missing: pl.DataFrame) -> Damage:
     """Return where records of the sources are missing.
 
     Args:
         events: placed rows of all sources as the readers gave them, in the order of time.
         ledger: rows of the parts.
         losses: rows of `losses` on the common clock that the readers and the recorder told of.
+        missing: bytes that were written and are not in their log (`part_tables.MISSING`).
     """
     log = events.lazy().filter(pl.col("source") == "amd_log").select(_ASKED).collect()
     unread = _list_unread(ledger)
     unread_logs = unread.filter(pl.col("source") == "amd_log")
     shared = _list_cut_by_others(log, events)
     gaps, halves = _find_packet_gaps(log), _find_half_calls(log)
+    unwritten = missing.select(
+        "file",
+        "from_ns",
+        "to_ns",
+        low="before",
+        high="position",
+        **dict.fromkeys(("process", "thread", "count"), pl.lit(None)),
+    ).drop_nulls(["low", "to_ns"])
     dropped = _find_dropped(log, losses.filter(pl.col("source").cast(pl.String) == "amd_log"), unread_logs["file"])
     # Where writers cut each other's lines, a missing index is that of a line which was cut.
     whole = ~pl.col("file").is_in(shared.implode())
-    holes = pl.concat([_join_holes(pl.concat([gaps, halves]).filter(whole)), dropped])
+    known = unwritten.select(list(_HOLE)).cast(_HOLE)  # type: ignore[arg-type]
+    holes = pl.concat([_join_holes(pl.concat([gaps, halves]).filter(whole)), dropped, known])
     # Of bytes that were never stored the place is known.
     placed = (pl.col("reason") == NUL_BYTES) & pl.col("file").is_in(dropped["file"].implode())
     throughout = pl.concat([unread_logs.filter(~placed)["file"], shared, _list_endless(log)]).unique()

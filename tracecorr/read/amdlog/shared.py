@@ -7,7 +7,7 @@ are whole again in the log of their process; what is read keeps the offsets of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
@@ -18,6 +18,62 @@ from tracecorr.model.parts import Block
 from tracecorr.native import Ints
 
 _CHUNK_BYTES = 16 << 20
+_NEWLINE, _COLON = b"\n:"
+
+
+def find_swaps(
+    position: Ints, length: Ints, pids: Sequence[int], read_at: Callable[[int, int], bytes], size: int
+) -> Ints:
+    """Return the writes that landed behind the next one, though they began before it: two processes at once.
+
+    A process that has a record open goes on with it, and begins a record where it has none: a write that does neither
+    is swapped with its neighbour, if both then do.
+
+    Args:
+        position, length, pids: of the writes, in the order in which they began.
+        read_at: gives bytes of the log.
+        size: bytes of the log.
+    """
+    first, last = _read_ends(position, length, read_at, size)
+    codes = np.unique(np.asarray(pids), return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")
+    is_first = np.append(True, codes[order][1:] != codes[order][:-1])
+    before, after = np.full(len(codes), -1), np.full(len(codes), -1)
+    before[order[1:]] = np.where(is_first[1:], -1, order[:-1])
+    after[order[:-1]] = np.where(is_first[1:], -1, order[1:])
+    open_before = (before >= 0) & (last[before] != _NEWLINE)
+    odd = np.flatnonzero((first == _COLON) == open_before)
+    # The write itself, or the one before it of its process, may be one of two that are swapped.
+    ones = np.unique(np.concatenate([odd, odd - 1, before[odd], before[odd] - 1]))
+    swaps: list[int] = []
+    for one in ones[(ones >= 0) & (ones < len(codes) - 1)].tolist():
+        two = one + 1
+        if codes[one] == codes[two]:
+            continue
+        if position[one] + length[one] != position[two] or (swaps and swaps[-1] == one - 1):
+            continue
+        data = read_at(int(position[one]), int(length[one] + length[two]))
+        pieces = {two: data[: length[two]], one: data[length[two] :]}
+        if all(
+            (piece[0] == _COLON) != open_before[write]
+            and (after[write] < 0 or (first[after[write]] == _COLON) == (piece[-1] == _NEWLINE))
+            for write, piece in pieces.items()
+        ):
+            swaps.append(one)
+    return np.array(swaps, dtype=np.int64)
+
+
+def _read_ends(position: Ints, length: Ints, read_at: Callable[[int, int], bytes], size: int) -> tuple[Ints, Ints]:
+    """Return the first and the last byte of each write."""
+    ends = []
+    for places in (position, position + length - 1):
+        found = np.zeros(len(places), dtype=np.int64)
+        for start in range(0, size, _CHUNK_BYTES):
+            own = slice(*np.searchsorted(places, [start, start + _CHUNK_BYTES]).tolist())
+            data = np.frombuffer(read_at(start, min(_CHUNK_BYTES, size - start)), dtype=np.uint8)
+            found[own] = data[places[own] - start]
+        ends.append(found)
+    return ends[0], ends[1]
 
 
 @dataclass(frozen=True)
@@ -39,7 +95,7 @@ class SharedLog:
         """Return what writes tell of a log: where each begins (sorted), its bytes, and its process."""
         codes = np.unique(np.asarray(pids), return_inverse=True)[1].astype(np.int64)
         unknown = int(codes.max()) + 1
-        after, before = np.append(position + length, size), np.insert(position + length, 0, 0)
+        before = np.insert(position + length, 0, 0)
         gap = np.flatnonzero(np.append(position, size) > before)
         starts = np.concatenate([position, before[gap]])
         ends = np.concatenate([position + length, np.append(position, size)[gap]])
