@@ -13,7 +13,7 @@ from tracecorr.clock.steps import UNTIMED
 from tracecorr.model import schema
 from tracecorr.model.arrow import take_column
 from tracecorr.model.kernel_names import demangle_name, label_kernels
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import KERNEL_FIELDS, Flag
 
 
 def pivot_args(args: pl.DataFrame, events: pl.Series, keys: Sequence[str]) -> pl.DataFrame:
@@ -69,6 +69,26 @@ def list_kernels(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return table.select(kernel="id", name="name", mangled="mangled", display=display), named.select(
         "event", kernel_id=ids.gather(codes)
     )
+
+
+def describe_kernels(
+    kernels: pl.DataFrame, of_packets: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the kernels with what the compiler gave them: as a profile tells it, else the largest of their packets.
+
+    Args:
+        kernels: the table, without these columns.
+        of_packets: kernel, lds, scratch, kernarg_bytes.
+        events: event, kernel_id.
+        args: args by event, with `KERNEL_FIELDS` of dispatches of a profile.
+    """
+    told = args.filter(pl.col("key").is_in(KERNEL_FIELDS))
+    told = told.join(events.select("event", kernel="kernel_id").drop_nulls("kernel"), on="event")
+    largest = [pl.col("u64").filter(pl.col("key") == key).max().alias(key) for key in KERNEL_FIELDS]
+    found = kernels.join(told.group_by("kernel").agg(largest), on="kernel", how="left", maintain_order="left")
+    found = found.join(of_packets, on="kernel", how="left", maintain_order="left", suffix="_packets")
+    either = {key: pl.coalesce(key, f"{key}_packets") for key in of_packets.columns if key != "kernel"}
+    return schema.KERNELS.conform(found.with_columns(**either).drop(f"{key}_packets" for key in either))
 
 
 def forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame:

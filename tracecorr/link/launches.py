@@ -55,8 +55,10 @@ _SHOWN_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
     "kernarg", "engine",
 ]  # fmt: skip
+# What the packets of a kernel tell of it, by the column of `kernels`.
+_KERNEL_COLUMNS = {"lds": "group_bytes", "scratch": "private_bytes", "kernarg_bytes": "kernarg_bytes"}
 # What is asked of packets.
-PACKET_COLUMNS = ["file", "offset", "command_offset", "dep_signals", *_SHOWN_COLUMNS]
+PACKET_COLUMNS = ["file", "offset", "command_offset", "dep_signals", *_SHOWN_COLUMNS, *_KERNEL_COLUMNS.values()]
 _EVENT_COLUMNS = [
     "event", "ts_ns", "layer", "name", "process", "thread", "gpu", "file", "offset", "parent", "outside",
     "chain", "queue", "stream_id", "kernel_id", "packet_index", "index_counted", "signal", "command", "size_bytes",
@@ -85,6 +87,7 @@ class Launches:
             reader sees only what is written before them.
         unnamed: events of dispatches that may have the kernel of another one.
         miscounted: events of packets whose counted index is wrong.
+        kernels: kernel, lds, scratch, kernarg_bytes: the largest that its packets tell.
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
@@ -95,6 +98,7 @@ class Launches:
     )
     unnamed: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
     miscounted: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
+    kernels: pl.DataFrame = field(default_factory=lambda: schema.KERNELS.empty().select("kernel", *_KERNEL_COLUMNS))
 
 
 def build_launches(
@@ -145,9 +149,13 @@ def build_launches(
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
+    told = _take(packets.select(_KERNEL_COLUMNS.values()), places).with_columns(joined["kernel_id"].alias("kernel"))
+    kernels = told.drop_nulls("kernel").group_by("kernel").agg(
+        pl.col(column).max().alias(name) for name, column in _KERNEL_COLUMNS.items()
+    )  # fmt: skip
     reason = _reason(sources, *_span_trace(events))
     table = schema.LAUNCHES.conform(_select(joined.with_columns(unlinked_reason=reason)))
-    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted)
+    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, kernels)
 
 
 def _take(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:

@@ -110,7 +110,7 @@ def link_tables(
         "gpus": owners.gpus,
         "streams": owners.streams.drop("from_ns"),
         "stream_queues": stream_queues,
-        "kernels": owners.kernels,
+        "kernels": keys.describe_kernels(owners.kernels, found.kernels, events, args),
         "processes": _add_lives(identities.processes, spans, "process"),
         "threads": find_creators(_add_lives(identities.threads, spans, "thread"), events),
         "args": args,

@@ -12,12 +12,14 @@ from tracecorr.clock.rows import select_source
 from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
+from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
 # So many files of one folder are named in a warning.
 _MOST_NAMED = 3
+_MOST_TEXT = 160
 
 
 def list_warnings(
@@ -63,6 +65,7 @@ def list_warnings(
         warnings.append(f"{NONE_OF_LOG}: it may be of another run")
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
     warnings += _warn_unreadable(tables["ledger"], tables["files"])
+    warnings += _warn_unknown_forms(tables["ledger"], tables["args"])
     if "ftrace:unknown" in maps:
         warnings += _warn_two_buffers(events, tables["files"])
     if {"amd_log", "ftrace"} <= sources and (apart_ns := _measure_gap(events)):
@@ -175,6 +178,17 @@ def _warn_unreadable(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     )  # fmt: skip
     warnings = [_describe_unreadable(row) for row in found.iter_rows(named=True)]
     return [*_warn_without_formats(ledger, files), *warnings]
+
+
+def _warn_unknown_forms(ledger: pl.DataFrame, args: pl.DataFrame) -> list[str]:
+    """Return a warning about messages of which only the begin is known: a newer runtime may print them."""
+    count = ledger.filter(pl.col("reason").cast(pl.String) == UNKNOWN_FORM)["records"].sum()
+    told = args.filter(pl.col("key").cast(pl.String) == UNKNOWN_FORM).head(1)
+    return [
+        f"records of the log that begin like a known message and go on in an unknown way: {count:,}; of them only what "
+        f"fits is read, the first (event {event}): {text[:_MOST_TEXT]}"
+        for event, text in told.select("event", "text").iter_rows()
+    ]
 
 
 def _describe_unreadable(row: dict[str, Any]) -> str:

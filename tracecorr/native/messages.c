@@ -10,7 +10,7 @@
 enum { RING, SIGNAL, POINTER, STREAM, ARG, WORDS, SIZE_BYTES = WORDS, PACKET_INDEX, KERNARG_BYTES, SIGNED_END,
        TO_ARGS = SIGNED_END, NOWHERE, TO_WAITS, PACKET_COLUMNS };
 enum { NAMES, KERNELS, RESULTS, GENERAL };                 /* tables of texts */
-enum { TEXTS, STREAMS, GROUPED, COMPLAINTS, PACKETS };     /* lists of rows */
+enum { TEXTS, STREAMS, GROUPED, COMPLAINTS, UNKNOWN_FORMS, PACKETS }; /* lists of rows */
 enum { MAKES_STREAM = 1, IS_GIVEN_STREAM = 2, IS_PER_THREAD = 4, NAMES_FIRST = 8, NAMES_SECOND = 16, IS_WHOLE = 1 }; /* flags of texts */
 enum { BUCKETS = 256, MOST_NAME = 64, MOST_GENERAL = 400, MOST_STARTS = 32, MOST_STREAM = 240, MOST_KEY = 24 };
 /* The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them. */
@@ -200,11 +200,24 @@ static i64 find_message(const Messages *about, const u8 *p, i64 size) {
     return found;
 }
 
+/* Tell whether nothing but blanks is left. */
+static inline int is_blank(const u8 *p, const u8 *end) {
+    while (p < end && (*p == ' ' || *p == '\r'))
+        p++;
+    return p >= end;
+}
+
+/* Note that a record begins like a known message and goes on in an unknown way; of cut and torn ones nothing is said. */
+static inline void put_unknown_form(Reading *of) {
+    if (!of->row_flags[of->row])
+        put_list(of, UNKNOWN_FORMS, of->row);
+}
+
 /* Read the fields of a message: wording after wording, each as far as its text goes. */
 static int read_fields(Reading *of, i64 message, const u8 *p, const u8 *end) {
     const Messages *about = of->about;
     const u8 *starts[MOST_STARTS];
-    int seen = 0, status = DONE;
+    int seen = 0, status = DONE, is_ended = 0;
     for (i64 wording = message; wording >= 0; wording = about->wording[wording]) {
         const u8 *at = p + about->prefix_size[message];
         i64 step = about->step_from[wording], last = about->step_to[wording];
@@ -212,8 +225,12 @@ static int read_fields(Reading *of, i64 message, const u8 *p, const u8 *end) {
             u64 value;
             const u8 *stop = read_number(at, end, 10, &value);
             int is_told = 0;
-            if (stop == at)
+            if (stop == at) {
+                /* Other messages begin like the one of a command's end. */
+                if (!is_ended && !is_blank(at, end) && message != about->complete)
+                    put_unknown_form(of);
                 return DONE;
+            }
             for (int i = 0; i < before; i++)
                 is_told |= starts[i] == at;
             if (!is_told)
@@ -221,12 +238,15 @@ static int read_fields(Reading *of, i64 message, const u8 *p, const u8 *end) {
             if (seen < MOST_STARTS)
                 starts[seen++] = at;
             at = stop + about->literal_size[step];
+            is_ended |= is_blank(stop, end);
             if (at > end || memcmp(stop, about->bytes + about->literal[step], (size_t)about->literal_size[step]))
                 break;
         }
         if (step == last || status)
             return status;
     }
+    if (!is_ended)
+        put_unknown_form(of);
     return DONE;
 }
 
@@ -528,8 +548,10 @@ static int read_known(Reading *of, i64 message, i64 *kind, i64 *name, const u8 *
     switch (*kind) {
     case COMMAND:
         if (!memcmp(p + 1, "ommand (", 8)) {
-            if (!read_command(of, p, end, name, kind, &status))
+            if (!read_command(of, p, end, name, kind, &status)) {
                 *kind = OTHER;
+                put_unknown_form(of);
+            }
             return status;
         }
         break;
@@ -550,10 +572,13 @@ static int read_known(Reading *of, i64 message, i64 *kind, i64 *name, const u8 *
                 of->packet_has[column * of->count + of->list_sizes[PACKETS]] = 0;
             of->waits = waits;
             *kind = OTHER;
+            put_unknown_form(of);
             return DONE;
         }
         if (*kind == PACKET) {
             *name = packet.name;
+            if (*name == about->other_packet)
+                put_unknown_form(of);
             status = is_rocr ? put_value(of, about->rocr, 1) : split_slot(of, &packet);
         }
         put_list(of, PACKETS, of->row);

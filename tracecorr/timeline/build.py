@@ -18,7 +18,6 @@ from tracecorr.model.results import is_failed
 from tracecorr.model.sights import is_counted
 from tracecorr.store.coverage import measure_coverage
 from tracecorr.store.keys import Tables
-from tracecorr.store.memory import kept_memory
 from tracecorr.timeline import drawn, levels
 from tracecorr.timeline.kinds import Kinds
 from tracecorr.timeline.lanes import KEY, QUEUE_LINES, Group, Lane, Plan, name_owners, plan_lanes
@@ -78,7 +77,6 @@ def list_drawn_columns(events: pl.DataFrame) -> tuple[str, ...]:
     return _DRAWN_COLUMNS if events.select(is_counted().all()).item() else (*_DRAWN_COLUMNS, "parent")
 
 
-@kept_memory()
 def build_views(tables: Tables) -> Views:
     """Return what the timeline draws; reads the columns that are drawn, nothing else.
 

@@ -180,7 +180,10 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "Command (KernelExecution) submitted: 0x55": ("command", "submitted", {"command": 0x55}, {}),
     "command (KernelExecution) is submitted: 0x55": ("command", "submitted", {"command": 0x55}, {}),
     "Command (Marker) 0x55 awaiting event: 0x66": ("command", "awaiting_event", {"command": 0x55}, {}),
-    "Command (Marker) in some new wording": ("other", "Command (Marker) in some new wording", {"command": None}, {}),
+    "Command (Marker) in some new wording": (
+        "other", "Command (Marker) in some new wording", {"command": None},
+        {"unknown_form": "Command (Marker) in some new wording"},
+    ),
     "waiting for event 0x55 to complete, current status 0": ("command", "wait_event", {"command": 0x55}, {}),
     "Queue marker to command queue: 0x66": ("command", "queue_marker", {"stream": 0x66}, {}),
     "Deleting CG enabled hardware queue 0x50 ": ("aql", "queue_deleted", {"ring": 0x50}, {}),
@@ -243,6 +246,25 @@ def test_a_message_gives_its_fields(message: str) -> None:
     assert (row["layer"], row["name"], {key: row[key] for key in columns}) == (layer, name, columns)
     assert found.arg(row) == args
     assert found.args["key"].is_unique().all()
+
+
+@pytest.mark.parametrize(
+    ("message", "is_unknown"),
+    [
+        ("SWq=0x22, HWq=0x50, id=1, Tensor Header = 0xb02 (type=2), rptr=1, wptr=1", True),
+        ("SWq=0x22, HWq=0x50, id=1, Dispatch Header = 0xb02 (type=2), rptr=1, wptr=1", False),
+        ("Created SWq=0x22 to map on HWq=0x50 of pipe 3", True),
+        ("Created SWq=0x22 to map on HWq=0x50 with size 16384", False),
+        ("Host wait on completion_signal=the first", True),
+    ],
+)
+def test_a_known_begin_with_an_unknown_rest_is_counted_and_shown(message: str, is_unknown: bool) -> None:
+    found = read(log(message))
+    told = [row["text"] for row in found.args.to_dicts() if row["key"] == "unknown_form"]
+    assert told == ([message] if is_unknown else [])
+    assert {reason: records for reason, (records, _) in found.counts().items()} == {
+        "unknown_form" if is_unknown else "used": 1
+    }
 
 
 def test_the_queue_of_a_fault_is_a_ring_where_it_is_known_as_one() -> None:

@@ -94,14 +94,17 @@ def describe_summary(report: Report) -> Iterator[str]:
     yield f"sources: {', '.join(s['sources']) or 'none'}"
     internal = f" (and {s['hip_internal']} internal functions)" if s["hip_internal"] else ""
     calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
-    streams = count_of(s["streams"], "stream") if log else "streams not recorded"
+    queues_there, streams_there = (f"{count_of(n, what)} in the profile" if n else "" for n, what in zip(
+        s["profiled"], ("queue", "stream"), strict=True
+    ))  # fmt: skip
+    streams = count_of(s["streams"], "stream") if log else streams_there or "streams not recorded"
     none = "no ioctl in the readable part of the trace" if s["trace_losses"] else "no ioctl in the trace"
     seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else none
     seen += " in the time of the kernel trace" if s["ioctls"] and s["trace_covers"] else ""
     ioctls = seen if trace else "ioctls not recorded"
     ioctls += f", {count_of(s['drm_jobs'], 'DRM job')}" if s["drm_jobs"] else ""
     least = f"{s['queues'] - s['queues_doubled']} to " if s["queues_doubled"] else ""
-    queues = f"{least}{count_of(s['queues'], 'queue')}" if s["queues"] else "no queue known"
+    queues = f"{least}{count_of(s['queues'], 'queue')}" if s["queues"] else queues_there or "no queue known"
     yield f"{calls}, {ioctls}, {queues}, {streams}"
     if log:
         both = count_of(s["packets_and_copies"], "packets and copies", "packet or copy")

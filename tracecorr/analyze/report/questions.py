@@ -343,6 +343,8 @@ def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
     doubled = count_doubled(queues)
     least = f"{queues.height - doubled} to " if doubled else ""
     lines = [f"{least}{count_of(queues.height, 'queues are', 'queue is')} known{kinds}"]
+    if not queues.height and evidence.profiled[0]:
+        lines = [f"{count_of(evidence.profiled[0], 'queues are', 'queue is')} known, from the profile alone"]
     lines += explain_doubled(queues)
     guessed = queues.filter(pl.col("ring_evidence") == INFERRED)
     if guessed.height:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecorr.model.hip_names import STREAM_MAKERS
-from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE
+from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, UNKNOWN_FORM
 from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages
 from tracecorr.read.amdlog.messages import Kind
@@ -27,6 +27,8 @@ _GROUPED = re.compile(rb"0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?:, | \))")
 _BARE = ("status", "free_mask")
 # Args and addresses of queues that a record has at most.
 _MOST_VALUES = 40
+# So many messages of unknown form of a block are told with their text; all are counted.
+_MOST_FORMS = 20
 _ROW_TYPES = {
     "offset": np.int64, "length": np.int64, "row_stamp": np.int64, "row_thread": np.int32, "row_name": np.int32,
     "result": np.int32, "kernel": np.int32, "told_us": np.int32, "row_kind": np.int8, "row_layer": np.int8,
@@ -70,6 +72,7 @@ class Details:
         packets: rows that are packets or copies.
         packet_fields: name -> value of each of them, and whether it has one.
         waits: places in `packets`, and signals or events that they wait for.
+        unknown_forms: rows of messages with a known begin and an unknown rest.
     """
 
     rows: Rows
@@ -77,12 +80,13 @@ class Details:
     packet_fields: dict[str, tuple[Words, Any]]
     waits: tuple[Ints, Words]
     args: Args
+    unknown_forms: Ints
 
     @classmethod
     def none(cls, room: int) -> Details:
         """Return those of no rows."""
         none = np.zeros(0, np.int64)
-        return cls(Rows(0, room=room), none, {}, (none, none.astype(np.uint64)), Args([]))
+        return cls(Rows(0, room=room), none, {}, (none, none.astype(np.uint64)), Args([]), none)
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,8 @@ class DetailReader:
         rows = Rows(count, _columns_of(reading, room + count), room)
         lists = {name: _list_of(reading, i, room) for i, name in enumerate(LISTS)}
         args = Args(list(self._vocabulary.fields))
-        details = Details(rows, lists["packets"].rows, _packet_fields(reading), _waits_of(reading), args)
+        packets, unknown = lists["packets"].rows, lists["unknown_forms"].rows
+        details = Details(rows, packets, _packet_fields(reading), _waits_of(reading), args, unknown)
         addresses = self._take_values(reading, rows, args, room)
         told = {name: some.places(at, until) for name, some in lists.items() if name != "packets"}
         addresses += self._read_texts(rows, text, told["texts"], args)
@@ -135,6 +140,8 @@ class DetailReader:
             found = _GROUPED.match(text.slice(start, stop).partition(b" stream:")[2])
             if found:
                 rows["stream"][row] = _address(found[1])
+        for row, start, stop in told["unknown_forms"][:_MOST_FORMS]:
+            args.add_text(UNKNOWN_FORM, int(rows["offset"][row]), text.read(start, stop).strip())
         _read_complaints(rows, text, told["complaints"], lists["complaints"].levels(text, records), args)
         return details
 

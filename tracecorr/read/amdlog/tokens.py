@@ -34,7 +34,7 @@ PACKET_FIELDS = (
 )  # fmt: skip
 # Queues that a message names: by their ring or address, `queue` tells by the release, `any_queue` does not tell.
 QUEUES = ("ring", "swq", "queue", "any_queue")
-LISTS = ("texts", "streams", "grouped", "complaints", "packets")
+LISTS = ("texts", "streams", "grouped", "complaints", "unknown_forms", "packets")
 _NAMES, _KERNELS, _RESULTS, _GENERAL = range(4)
 _DONE, _NEW_TEXT, _NO_ROOM = range(3)
 IS_TORN, IS_ROCR, IS_INCOMPLETE = 1, 2, 8
