@@ -23,6 +23,7 @@ from benchmarks.lost_lines import (
 from tracecorr.link.damage import drop_counts, find_damage, limit_evidence, list_losses, open_calls
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
+from tracecorr.model.part_tables import MISSING
 from tracecorr.model.schema import CAT
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
@@ -127,7 +128,7 @@ _EVENTS = {
     "flags": pl.UInt16, "layer": CAT, "name": CAT, "source": CAT, "clock": CAT, "ring": pl.UInt64,
     "packet_index": pl.Int64, "index_counted": pl.Boolean, "command": pl.UInt64,
 }  # fmt: skip
-_LEDGER, _LOSSES = schema.LEDGER.empty(), schema.LOSSES.empty()
+_LEDGER, _LOSSES, _MISSING = schema.LEDGER.empty(), schema.LOSSES.empty(), MISSING.empty()
 
 
 def _events(*rows: dict[str, object]) -> pl.DataFrame:
