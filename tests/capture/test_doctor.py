@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -407,3 +408,8 @@ def test_each_runtime_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "container x" in found[1].why
     monkeypatch.setattr(findings, "KFD_DEVICE", Path("/no/such/kfd"))
     assert findings.look_at_kfd().state == NO
+    told = replace(HSA, kind="hip", symbols={"hipExtEnableLogging": 0x10})
+    (demand,) = [f for f in findings.look_at_runtimes([told], "process 7") if f.name == "log on demand"]
+    assert "hipExtEnableLogging() itself" in demand.why
+    (effect,) = findings.look_at_environment({"AMD_LOG_LEVEL_SIZE": "64", "HSA_CU_MASK": "0:1"})
+    assert effect.why == "AMD_LOG_LEVEL_SIZE=64: the runtime empties its log when it reaches so many MiB"
