@@ -28,9 +28,10 @@ def summarize_occupancy(tables: Tables) -> pl.DataFrame:
 
     Returns: gpu, cp_slots, most_cp_queues (of all processes, at one poll), own_cp_queues (of the processes of this
         capture), process_limit (derived from the target; null without HWS), most_processes (with compute queues),
-        sdma_slots, most_sdma_queues, oversubscribed (`yes`, `no`; null = slots or limit are not known), over_ns (time
-        between the polls that showed it), evicted_ms (of the processes of this capture), evicted_others_ms (of all
-        others), polls. Counts are of queues that exist: one that is suspended takes no slot.
+        sdma_slots, most_sdma_queues, oversubscribed (`yes`: a poll showed it, or the driver said so; `no`; null = slots
+        or limit are not known), over_ns (time between the polls that showed it), evicted_ms (of the processes of this
+        capture), evicted_others_ms (of all others), polls. Counts are of queues that exist: one that is suspended takes
+        no slot.
     """
     samples, gpus = _list_samples(tables), _list_limits(tables)
     totals = samples.filter(pl.col("name").is_in(_SAMPLES) & pl.col("process").is_null())
@@ -47,11 +48,13 @@ def summarize_occupancy(tables: Tables) -> pl.DataFrame:
     rows = most.join(gpus, on="gpu", how="left").join(own, on="gpu", how="left").join(spans, on="gpu", how="left")
     rows = rows.join(_sum_evictions(samples), on="gpu", how="left").sort("gpu")
     is_over = (pl.col("cp_queues") > pl.col("cp_slots")) | (pl.col("queue_processes") > pl.col("process_limit"))
+    lines = _list_lines(tables)
+    is_told = pl.lit(lines["named"].null_count() > 0) | pl.col("gpu").is_in(lines["named"].drop_nulls().implode())
     return rows.select(
         "gpu", "cp_slots", pl.col("cp_queues").alias("most_cp_queues"), pl.col("own_cp_queues").fill_null(0),
         "process_limit", pl.col("queue_processes").alias("most_processes"), "sdma_slots",
         pl.col("sdma_queues").alias("most_sdma_queues"),
-        pl.when(is_over).then(pl.lit("yes")).when(~is_over).then(pl.lit("no")).alias("oversubscribed"),
+        pl.when(is_over | is_told).then(pl.lit("yes")).when(~is_over).then(pl.lit("no")).alias("oversubscribed"),
         "over_ns", "evicted_ms", "evicted_others_ms", "polls",
     )  # fmt: skip
 
@@ -118,15 +121,19 @@ def _list_spans(samples: pl.DataFrame, limits: pl.DataFrame, reason: str) -> pl.
 
 def _find_lines(spans: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     """Return the spans with `event`: the line that the driver prints once when oversubscription begins."""
-    is_line = (pl.col("layer") == "kernel") & (pl.col("name").cast(pl.String) == _OVERSUBSCRIBED)
-    timed = is_line & pl.col("err_lo_ns").is_not_null()
-    lines = collect(tables("events").filter(timed).select("event", "ts_ns", named="gpu"))
-    found = spans.with_row_index("span").join(lines, how="cross").filter(
+    found = spans.with_row_index("span").join(_list_lines(tables), how="cross").filter(
         (pl.col("ts_ns") <= pl.col("from_ns")) & (pl.col("ts_ns") >= pl.col("after_ns").fill_null(0))
         & (pl.col("named").is_null() | (pl.col("named") == pl.col("gpu")))
     )  # fmt: skip
     first = found.group_by("span").agg(pl.col("event").min())
     return spans.with_row_index("span").join(first, on="span", how="left", maintain_order="left").drop("span")
+
+
+def _list_lines(tables: Tables) -> pl.DataFrame:
+    """Return event, ts_ns, named (GPU; null = the line names none) of the lines of this run about oversubscription."""
+    is_line = (pl.col("layer") == "kernel") & (pl.col("name").cast(pl.String) == _OVERSUBSCRIBED)
+    timed = is_line & pl.col("err_lo_ns").is_not_null()
+    return collect(tables("events").filter(timed).select("event", "ts_ns", named="gpu"))
 
 
 def _sum_evictions(samples: pl.DataFrame) -> pl.DataFrame:
