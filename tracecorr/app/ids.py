@@ -9,6 +9,7 @@ CANVAS_HOST = "tl-canvas-host"
 DETAIL = "tl-detail"
 STATUS = "tl-status"
 TABS = "tl-tabs"
+FINDINGS_BAR = "tl-findings"
 MIDDLE = "tl-middle"
 PAGE = "tl-page"
 SIDE = "tl-side"
@@ -20,7 +21,7 @@ CAPTURES, META, SPANS, CHAIN = "/api/captures", "/api/meta", "/api/spans", "/api
 EVENT, SEARCH, TICKS = "/api/event", "/api/search", "/api/ticks"
 PAGE_DATA, EXPORT, LIVE = "/api/page", "/api/export", "/api/live"
 FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"
-SAME = "/api/same"
+SAME, FINDINGS = "/api/same", "/api/findings"
 
 COOKIE = "tracecorr_token"  # and the port, see `guard.name_cookie`
 

@@ -107,7 +107,7 @@ def build(capture: CaptureLike) -> CaptureIndex:
     if views is None:
         views = build_views(capture.table)
         _keep(capture, views)
-    owners = name_owners(*(capture.table(t).collect() for t in ("processes", "threads", "queues", "gpus")))
+    owners = name_owners(capture.table)
     bells = {n.queue: n.id for n in views.lanes if n.layer == "doorbell" and n.queue is not None}
     return CaptureIndex(capture, views, owners, bells, tell_zero(capture))
 

@@ -68,8 +68,8 @@ class Answers:
     def __init__(self, opened: Opened) -> None:
         """Answer about `opened`."""
         capture = opened.index.capture
-        self._evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
-        self._rest = list_sections(self._evidence)
+        self.evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
+        self._rest = list_sections(self.evidence)
         self._known: dict[str, Section] = {}
         self._lock = threading.Lock()
 
@@ -86,12 +86,12 @@ class Answers:
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """Return the verdict on every claim."""
-        return judge_capture(self._evidence)
+        return judge_capture(self.evidence)
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """Return the answers in words."""
-        return answer_questions(self._evidence, self.verdicts)
+        return answer_questions(self.evidence, self.verdicts)
 
 
 class Reports:

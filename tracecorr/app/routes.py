@@ -14,7 +14,7 @@ from flask import Flask, Response, abort, jsonify, request
 from plotly.utils import PlotlyJSONEncoder
 
 from tracecorr.analyze.values import addresses_as_text
-from tracecorr.app import chain, detail, events, filters, ids, notes, pages, wire
+from tracecorr.app import chain, detail, events, filters, ids, notes, pages, story, wire
 from tracecorr.app.captures import ANCHORS, tell_own_times
 from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.export.perfetto import write_perfetto
@@ -124,6 +124,7 @@ def add_routes(server: Flask, library: Library) -> None:
     server.add_url_rule(ids.META, "meta", lambda: _meta(library))
     server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(wanted(library))}))
     server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
+    add(ids.FINDINGS, lambda opened: jsonify(story.list_findings(reports.get(opened))))
     add(ids.SPANS, _spans)
     add(ids.CHAIN, lambda opened: jsonify(_chain_json(_found(opened))))
     add(ids.EVENT, _event)
@@ -149,6 +150,8 @@ def _meta(library: Library) -> Response:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
     more = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
+    is_one = opened.readings is None and not request.args.get("other")
+    more["steady"] = story.find_steady_launch(opened.index.capture.table) if is_one else None
     return jsonify(opened.index.meta() | more | {"readings": opened.readings, "edition": opened.edition})
 
 

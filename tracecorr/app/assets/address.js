@@ -118,7 +118,8 @@ export async function readHash() {
   if (mark && mark === view.mark && mark.a !== mark.b) await showMeasure();
   reading = false;
   changed();
-  const page = state.get("page");
-  if (!page || pages !== pagesAsked()) return;
+  const page = state.get("page"), isAsked = ["t0", "sel", "record", "q", "y"].some((key) => state.has(key));
+  if (!page || pages !== pagesAsked()) return isAsked;
   if (view.meta.pages.some((p) => p[0] === page)) await openPage(page, state.get("with") || ""); else message("there is no page " + page.slice(0, 40));
+  return isAsked;
 }

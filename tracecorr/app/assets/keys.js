@@ -5,7 +5,7 @@ import { clearMark, closeCard, editNote, markSelection, noteAt, showMeasure, zoo
 import { goToRange, inTurn } from "./order.js";
 import { shownPage } from "./pages.js";
 import { edgeAt } from "./pick.js";
-import { changed, clear, clickAt, fit, redraw, step, toggleChain, toggleTheme } from "./start.js";
+import { changed, clear, clickAt, fit, redraw, showWhole, step, toggleChain, toggleTheme } from "./start.js";
 import { focusCanvas, focusSearch, hideTip, hover, message, toggleHelp } from "./toolbar.js";
 import { GUTTER, MINIMAP_H, TOP, view } from "./view.js";
 
@@ -15,7 +15,7 @@ export const KEYS = [
   ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
   ["H / Shift + H, Enter", "the next / previous header; fold it or unfold it"],
   ["drag the overview", "move the view"], ["F", "fit the chain of the selection; once more: the event alone"], ["P", "only the lanes of the chain"],
-  ["0", "whole capture"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result (\"whole name\"), #event, 0xaddress, queue 2, stream 1, thread 123, pid; Enter next, Shift + Enter previous"],
+  ["0", "whole capture, all lanes"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result (\"whole name\"), #event, 0xaddress, queue 2, stream 1, thread 123, pid; Enter next, Shift + Enter previous"],
   ["/ @180.5ms", "go to a time after the start, or of the host's clock; @10ms..20ms shows a range"],
   [". / ,", "next / previous event of the same thread and layer; without a selection the first one in view"],
   ["U", "the parent of the selection"], ["N, K, Q", "next of the same name, kernel, queue; with Shift the previous one"],
@@ -32,7 +32,7 @@ const ACTIONS = {
   a: () => view.pan(-0.15), d: () => view.pan(0.15),
   arrowleft: () => view.pan(-0.15), arrowright: () => view.pan(0.15),
   arrowup: () => view.scrollBy(-60), arrowdown: () => view.scrollBy(60),
-  backspace: (event) => goToRange(event.shiftKey), 0: () => view.whole(), f: onSelection(() => fit()), p: onSelection(() => toggleChain()), t: () => toggleTheme(),
+  backspace: (event) => goToRange(event.shiftKey), 0: () => showWhole(), f: onSelection(() => fit()), p: onSelection(() => toggleChain()), t: () => toggleTheme(),
   u: () => step("parent", false), g: () => toggleFilters(), m: onSelection(() => markSelection()), z: onSelection(() => zoomMark()),
   ".": () => step("thread", false), ",": () => step("thread", true), b: () => editNote(),
   h: (event) => chooseHeader(event.shiftKey ? -1 : 1), enter: () => foldChosen(),

@@ -121,7 +121,8 @@ function otherBar(page) {
 }
 
 // --- leads back ---------------------------------------------------------------------------------
-async function goTo(lead) {
+export async function goTo(lead) {
+  if (lead[0] === "page") { leaveBy(() => { openPage(lead[1]); }); return; }
   if (host().querySelector(".tl-outdated")) { message("update the page first"); host().scrollTop = 0; return; }
   showTimeline();
   focusCanvas(); // before anything is waited for: somebody may go on to type elsewhere
@@ -142,7 +143,7 @@ function eventLeads(events) {
 }
 
 // The report's own words are Markdown: a name between back quotes is code here. The event that they name is a link.
-function plain(className, text, tag) {
+export function plain(className, text, tag) {
   const node = make(tag || "p", className);
   text.split("`").forEach((part, i) => {
     if (i % 2) { node.append(make("code", "", part)); return; }

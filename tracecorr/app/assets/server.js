@@ -125,6 +125,7 @@ export const api = {
   saveNotes: (notes) => json("/api/notes", {}, {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(notes),
   }),
+  findings: () => json("/api/findings", {}),
   page: (name, second) => json("/api/page", second ? { name: name, with: second } : { name: name }),
   search: (text, at, back) => json("/api/search", { q: text, from: at, back: back ? "1" : "0" }),
 

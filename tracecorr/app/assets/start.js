@@ -6,6 +6,7 @@ import { showDetail } from "./details.js";
 import { make } from "./dom.js";
 import { applyFilter } from "./filters.js";
 import { drawFrame } from "./frame.js";
+import { showFindings, showSteadyLaunch } from "./findings.js";
 import { bind } from "./keys.js";
 import { drawLanes, readTheme, theme } from "./lanes.js";
 import { clearMark, measureAnew } from "./marks.js";
@@ -14,7 +15,7 @@ import { buildTabs, outdatePage, recolourCharts } from "./pages.js";
 import { firstInView, locate, recordAt, spot } from "./pick.js";
 import { NONE, api, hold, release, tinted } from "./server.js";
 import { SvgContext } from "./svg.js";
-import { buildLegend, buildToolbar, emptySearch, hideTip, loadTicks, message, recount, showFailure, showRange, showSize, showWarnings, toggleHelp } from "./toolbar.js";
+import { buildLegend, buildToolbar, emptySearch, hideTip, loadTicks, message, recount, showFailure, showRange, showSize, showWarnings, toggleHelp, isPair } from "./toolbar.js";
 import { view } from "./view.js";
 
 window.__perf = { log: [], idle: false };
@@ -182,6 +183,11 @@ export function toggleChain() {
   if (own) view.reveal(own.lane);
 }
 export const fit = () => view.fit();
+export function showWhole() {
+  view.chainOnly = false;
+  view.layout();
+  view.whole();
+}
 
 // Where nothing is loaded yet, what is clicked on is told when it has come.
 export function clickAt(x, y) {
@@ -338,8 +344,9 @@ async function start(host) {
   bind(canvas);
   // A link to another view of this capture was pasted here, or gone back to: what the page writes itself is no such event.
   window.addEventListener("hashchange", () => location.reload());
-  await readHash();
+  if (!(await readHash())) await showSteadyLaunch();
   release();
+  if (!isPair()) showFindings();
   follow();
 }
 // Dash renders its layout after the scripts ran.

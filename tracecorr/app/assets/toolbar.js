@@ -8,7 +8,7 @@ import { inTurn } from "./order.js";
 import { exportView, showTimeline, shownPage } from "./pages.js";
 import { recordAt } from "./pick.js";
 import { CLIPPED, FAILED, HALF, INFERRED, NONE, api, exactNs, num, short } from "./server.js";
-import { changed, choose, fit, redraw, toggleChain, toggleTheme } from "./start.js";
+import { changed, choose, fit, redraw, showWhole, toggleChain, toggleTheme } from "./start.js";
 import { GUTTER, TOP, view } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
@@ -39,7 +39,7 @@ export function buildToolbar(meta) {
     button("◂", "previous hit (Shift + Enter)", () => find(true)), button("▸", "next hit (Enter)", () => find(false)), filters,
     button("Fit", "fit the chain of the selection (F)", () => { showTimeline(); fit(); changed(); }),
     button("Chain", "only the lanes of the chain (P)", () => { showTimeline(); toggleChain(); changed(); }),
-    button("Whole", "whole capture (0)", () => { showTimeline(); view.whole(); changed(); }),
+    button("Whole", "whole capture, all lanes (0)", () => { showTimeline(); showWhole(); changed(); }),
     button("Note", "write a note (B)", () => { showTimeline(); editNote(); }), exports(),
     button("Link", "copy the address of this view", () => { writeHash(); copy(location.href, "address of this view"); }),
     button("Theme", "light or dark (T)", () => toggleTheme()), button("?", "help", () => toggleHelp()),
