@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.compare import Side, compare_captures
+from tracecorr.analyze.compare import Comparison, Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.answers import Answer, Section
 from tracecorr.analyze.report.questions import answer_questions
@@ -57,7 +57,7 @@ PAGES: dict[str, Page] = {
     "clocks": Page("Clocks, losses", ("clocks", "time_errors", "losses")),
     "ledger": Page("Ledger", ("ledger", "unaccounted")),
 }  # fmt: skip
-COMPARE = "compare"
+COMPARE, SQL = "compare", "sql"
 # Sections whose rows sum up the events of one name.
 _BY_NAME = frozenset({"kernels", "hip_calls", "hip_internal", "hsa_calls", "waits", "ioctls", "driver_events"})
 
@@ -131,12 +131,17 @@ def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
     }
 
 
-def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
-    """Return the comparison of two captures: tables side by side, distributions over each other."""
+def compare_two(first: Opened, second: Opened) -> Comparison:
+    """Return how two captures differ."""
     captures = [(o.name, o.index.capture) for o in (first, second)]
     sides = [Side(name, c.table, c.info, c.tables_of_nodes()) for name, c in captures]
-    found = compare_captures(sides[0], sides[1])
-    drawn = charts.overlay_latency([(side.name, side.tables) for side in sides])
+    return compare_captures(sides[0], sides[1])
+
+
+def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
+    """Return the comparison of two captures: tables side by side, distributions over each other."""
+    found = compare_two(first, second)
+    drawn = charts.overlay_latency([(one.name, one.index.capture.table) for one in (first, second)])
     return {
         "title": _title_pair(first.name, second.name),
         "findings": list(found.findings),
@@ -181,6 +186,18 @@ def _section(section: Section, opened: Opened | None) -> dict[str, Any]:
         "nothing": section.nothing, "columns": columns, "rows": [list(row) for row in shown.rows()],
         "total": frame.height,
     }  # fmt: skip
+
+
+def show_rows(title: str, rows: pl.DataFrame, total: int, opened: Opened | None = None) -> dict[str, Any]:
+    """Return rows as a table of the page.
+
+    Args:
+        title: of the table.
+        rows: their times are those of the host with `opened`, else ns since the capture start.
+        total: how many rows there are.
+        opened: names the owners in the rows.
+    """
+    return _section(Section("rows", title, rows), opened) | {"total": total}
 
 
 def _names(values: pl.Series, opened: Opened | None) -> dict[str, str]:

@@ -22,6 +22,7 @@ _MOST = 3  # lines of one kind
 _STAGES = (
     "call to packet", "packet to doorbell", "doorbell to return", "doorbell to GPU start", "GPU start to GPU end",
 )  # fmt: skip
+_TOLD_AS_OPEN = "no_deadlock"  # the open calls tell the same
 Line = dict[str, Any]
 
 
@@ -85,16 +86,20 @@ def _open_calls(answers: Answers) -> Iterator[Line]:
 def _failures(answers: Answers) -> Iterator[Line]:
     for answer in explain_failures(answers.evidence):
         lines = answer.lines[:_MOST]
-        yield from ({"kind": "failed", "text": line, "lead": ["page", "verdicts"]} for line in lines)
+        for line in lines:
+            lead = "ioctls" if "section Ioctls" in line else "verdicts"
+            yield {"kind": "failed", "text": line.replace(" (section Ioctls)", ""), "lead": ["page", lead]}
         if (more := len(answer.lines) - len(lines)) > 0:
             yield {"kind": "failed", "text": f"{more} more of what went wrong", "lead": ["page", "verdicts"]}
 
 
 def _failed_verdicts(answers: Answers) -> Iterator[Line]:
-    for verdict in answers.verdicts:
-        if verdict.outcome is Outcome.FAIL:
-            text = f"verdict {verdict.name} FAIL: {verdict.finding.reason}"
-            yield {"kind": "failed", "text": text, "lead": ["page", "verdicts"]}
+    failed = [v for v in answers.verdicts if v.outcome is Outcome.FAIL and v.name != _TOLD_AS_OPEN]
+    for verdict in failed[:_MOST]:
+        text = f"verdict {verdict.name} FAIL: {verdict.finding.reason}"
+        yield {"kind": "failed", "text": text, "lead": ["page", "verdicts"]}
+    if (more := len(failed) - _MOST) > 0:
+        yield {"kind": "failed", "text": f"{count_of(more, 'more failed verdict')}", "lead": ["page", "verdicts"]}
 
 
 def _slowest_stage(tables: Tables) -> Iterator[Line]:
@@ -104,6 +109,6 @@ def _slowest_stage(tables: Tables) -> Iterator[Line]:
     for row in rows.head(1).iter_rows(named=True):
         text = (
             f"slowest stage of a dispatch: {row['stage']}, median {render_ns(row['p50_ns'])}, P99 "
-            f"{render_ns(row['p99_ns'])} ({count_of(row['packets'], 'dispatch', 'dispatches')}, {row['evidence']})"
+            f"{render_ns(row['p99_ns'])} ({count_of(row['packets'], 'dispatches', 'dispatch')}, {row['evidence']})"
         )
         yield {"kind": "slow", "text": text, "lead": ["page", "latency"]}

@@ -27,6 +27,9 @@ export function writeHash() {
   if (Object.keys(view.only).length) state.set("only", JSON.stringify(view.only));
   for (const facet of view.FACETS) if (view.hidden[facet].size) state.set("hide-" + facet, [...view.hidden[facet]].join(","));
   const folds = view.meta.groups.filter((g) => view.collapsed.has(g.id) !== Boolean(g.folded)).map((g) => g.id);
+  for (const key of ["pinned", "order"]) if (view[key].length && view[key].length < 200) state.set(key, view[key].join(","));
+  if (view.foldedKinds.size) state.set("kinds", [...view.foldedKinds].join(","));
+  if (view.hideEmpty) state.set("empty", "hidden");
   if (folds.length) state.set("fold", folds.join(","));
   if (view.mark) state.set("mark", Math.round(view.mark.a) + "," + Math.round(view.mark.b));
   if (view.search) state.set("q", view.search.text);
@@ -62,6 +65,9 @@ function readFilters(state) {
     const lanes = new Set(view.meta.lanes.map((n) => String(n[facet])));
     for (const key of (state.get("hide-" + facet) || "").split(",")) if (lanes.has(key)) view.hidden[facet].add(key);
   }
+  for (const key of ["pinned", "order"]) view[key] = [...new Set((state.get(key) || "").split(",").filter((id) => /^\d+$/.test(id) && id in view.meta.lanes).map(Number))];
+  for (const layer of (state.get("kinds") || "").split(",")) if (layer in view.meta.colours) view.foldedKinds.add(layer);
+  view.hideEmpty = state.get("empty") === "hidden";
   const groups = new Set(view.meta.groups.map((g) => g.id));
   for (const id of (state.get("fold") || "").split(",")) {
     if (groups.has(id)) { if (view.collapsed.has(id)) view.collapsed.delete(id); else view.collapsed.add(id); }

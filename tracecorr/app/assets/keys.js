@@ -1,6 +1,7 @@
 // Keyboard and mouse.
 import { toggleFilters } from "./filters.js";
 import { minimapTime } from "./frame.js";
+import { showLane } from "./lane_card.js";
 import { clearMark, closeCard, editNote, markSelection, noteAt, showMeasure, zoomMark } from "./marks.js";
 import { goToRange, inTurn } from "./order.js";
 import { shownPage } from "./pages.js";
@@ -12,9 +13,9 @@ import { GUTTER, MINIMAP_H, TOP, view } from "./view.js";
 export const KEYS = [
   ["W / S, + / −", "zoom in / out at the pointer"], ["A / D, ← / →", "pan left / right"], ["↑ / ↓, wheel", "scroll the lanes"],
   ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure; over events from and to their edges"],
-  ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
+  ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"], ["click a lane's name", "its table; pin, move, hide it, fold its kind"],
   ["H / Shift + H, Enter", "the next / previous header; fold it or unfold it"],
-  ["drag the overview", "move the view"], ["F", "fit the chain of the selection; once more: the event alone"], ["P", "only the lanes of the chain"],
+  ["drag the overview", "move the view"], ["F", "fit the selection and what it follows from; once more: its chain, then the event alone"], ["P", "only the lanes of the chain"],
   ["0", "whole capture, all lanes"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result (\"whole name\"), #event, 0xaddress, queue 2, stream 1, thread 123, pid; Enter next, Shift + Enter previous"],
   ["/ @180.5ms", "go to a time after the start, or of the host's clock; @10ms..20ms shows a range"],
   [". / ,", "next / previous event of the same thread and layer; without a selection the first one in view"],
@@ -134,7 +135,7 @@ function onUp(event) {
 function click(x, y) {
   const item = view.itemAt(y);
   if (item && item.kind === "group") { fold(item); return; }
-  if (x < GUTTER) return;
+  if (x < GUTTER) { if (item) showLane(item.lane, view.t0, view.t1); return; }
   clickAt(x, y);
 }
 

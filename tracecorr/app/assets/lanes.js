@@ -4,6 +4,7 @@ import { drawGrid } from "./frame.js";
 import { FAILED, FAILURE, HALF, INFERRED, num } from "./server.js";
 import { GUTTER, TOP, view } from "./view.js";
 
+const FOLDED_TEXT = 10; // px
 const MIN_LABEL = 34; // px: below it a label says nothing
 export const FONT = "11px system-ui, 'DejaVu Sans', sans-serif";
 export const theme = {};
@@ -162,7 +163,7 @@ function track(place, spans, first, end, batches, texts, hollows) {
       push(batches, (faint ? "~" : "") + colour, left, y + h * (1 - share), cut, h * share);
     }
     if (style & FAILED) push(batches, FAILURE, left, y, Math.max(cut, Math.floor(left) + 2 - left), 3);
-    if (spans.count[i] > 1) continue;
+    if (spans.count[i] > 1 || h < 9) continue; // of a folded kind there is no room for names
     const next = i + 1 < end ? origin + spans.start[i + 1] * k : right;
     label(texts, view.meta.names[name], style, { x: left, y: y + h / 2, w: cut, colour: colour, faint: faint, next: next });
   }
@@ -263,7 +264,7 @@ function heading(ctx, item) {
   ctx.fillRect(0, y, 4, item.h - 1);
   const left = view.left ? num(view.left[item.lane.id]) + " of " : ""; // what a filter of events leaves
   const count = item.lane.counter ? "max " + shortNumber(item.lane.peak) : left + num(item.lane.count), wide = textWidth(ctx, count);
-  const mid = y + 3 + (item.rowH - 2) / 2;
+  const mid = y + 3 + Math.max(item.rowH - 2, FOLDED_TEXT) / 2;
   ctx.fillStyle = view.detail && view.chainLanes().has(item.lane.id) ? theme.accent : theme.text;
   ctx.fillText(cut(ctx, item.lane.label, GUTTER - x - wide - 18), x, mid);
   ctx.fillStyle = theme.dim;

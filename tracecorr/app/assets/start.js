@@ -4,10 +4,11 @@ import { askedTheme, readHash, writeHash } from "./address.js";
 import { drawChain } from "./chain.js";
 import { showDetail } from "./details.js";
 import { make } from "./dom.js";
-import { applyFilter } from "./filters.js";
+import { applyFilter, hideEmptySoon } from "./filters.js";
 import { drawFrame } from "./frame.js";
 import { showFindings, showSteadyLaunch } from "./findings.js";
 import { bind } from "./keys.js";
+import { showLane } from "./lane_card.js";
 import { drawLanes, readTheme, theme } from "./lanes.js";
 import { clearMark, measureAnew } from "./marks.js";
 import { inTurn, keepRange, overtake, turn, wish } from "./order.js";
@@ -120,6 +121,7 @@ export function changed() {
   showRange();
   redraw();
   scheduleFetch();
+  if (view.hideEmpty) hideEmptySoon();
   if (hashTimer === null) hashTimer = setTimeout(() => { hashTimer = null; writeHash(); }, 200);
 }
 
@@ -193,7 +195,8 @@ export function showWhole() {
 export function clickAt(x, y) {
   const pick = () => {
     const hit = recordAt(x, y);
-    if (hit && hit.event !== NONE) select(hit.event);
+    if (hit && hit.count > 1) showLane(hit.lane, hit.start, hit.start + hit.dur);
+    else if (hit && hit.event !== NONE) select(hit.event);
     else if (hit) message(hit.lane.label + ": no event stands behind this");
     else if (spans) clear();
   };
