@@ -27,11 +27,12 @@ const STAGE_COLUMNS = [
   ["error", (s) => (s.err_lo === null && s.err_hi === null ? null : Math.max(s.err_lo || 0, s.err_hi || 0)), null, errorText],
   ["evidence", (s) => s.evidence + (s.source ? " · " + s.source : "")], ["linked by", (s) => s.linked], ["result", (s) => s.result || ""],
 ];
-function stageCell([title, value, time, text], stage, longest) {
+function stageCell([title, value, time, text], stage, longest, widest) {
   const found = value(stage), isNumber = time !== undefined;
   if (time && found !== null) {
     const cell = timeNode("td", "n", time(found), found);
-    if (title === "duration" && stage === longest) { cell.className = "n longest"; cell.append(" ◂ longest"); }
+    const mark = title === "duration" ? longest : title === "gap" ? widest : null;
+    if (stage === mark) { cell.className = "n longest"; cell.append(" ◂ longest"); }
     return cell;
   }
   const cell = make("td", isNumber ? "n" : "", text ? text(stage) : found);
@@ -39,12 +40,12 @@ function stageCell([title, value, time, text], stage, longest) {
   if (!isNumber) cell.title = found;
   return cell;
 }
-function stageRow(stage, longest) {
+function stageRow(stage, longest, widest) {
   const row = make("tr", stage.event === view.selected && stage.event !== null ? "chosen" : ""), swatch = row.insertCell();
   const mark = make("span", stage.evidence === "inferred" ? "tl-swatch hollow" : "tl-swatch");
   mark.style.setProperty("--c", view.meta.colours[stage.layer] || "#888");
   swatch.append(mark);
-  row.append(...STAGE_COLUMNS.map((column) => stageCell(column, stage, longest)));
+  row.append(...STAGE_COLUMNS.map((column) => stageCell(column, stage, longest, widest)));
   if (stage.event === null) return row;
   row.tabIndex = 0;
   row.addEventListener("click", () => { if (getSelection().isCollapsed) select(stage.event, true); });
@@ -58,12 +59,13 @@ function stageTable(detail) {
   const root = detail.stages.find((s) => s.event === detail.root);
   const timed = detail.stages.filter((s) => s !== root && !s.unseen && s.dur > 0);
   const longest = timed.length > 1 ? timed.reduce((a, b) => (b.dur > a.dur ? b : a)) : null;
+  const later = detail.stages.filter((s) => s.gap > 0), widest = later.length > 1 ? later.reduce((a, b) => (b.gap > a.gap ? b : a)) : null;
   const stages = detail.stages.map((s, i) => Object.assign(s, { linked: linkedBy(detail, i) }));
   const fill = () => {
     const column = STAGE_COLUMNS.find(([title]) => title === sorted.by);
     const shown = column ? [...stages].sort((a, b) => compare(column[1](a), column[1](b), sorted.down)) : stages;
     for (const th of head.children) if (th.dataset.by === sorted.by && sorted.by) th.setAttribute("aria-sort", sorted.down ? "descending" : "ascending"); else th.removeAttribute("aria-sort");
-    body.replaceChildren(...shown.map((stage) => stageRow(stage, longest)));
+    body.replaceChildren(...shown.map((stage) => stageRow(stage, longest, widest)));
   };
   head.append(make("td"));
   for (const [title, , time] of STAGE_COLUMNS) {

@@ -2,7 +2,7 @@
 import { button, make } from "./dom.js";
 import { goTo, plain } from "./pages.js";
 import { api } from "./server.js";
-import { choose, redraw } from "./start.js";
+import { changed, choose } from "./start.js";
 import { view } from "./view.js";
 
 const WORDS = { open: "OPEN", failed: "FAILED", slow: "SLOWEST", good: "OK" };
@@ -30,5 +30,5 @@ export async function showSteadyLaunch() {
   view.chainOnly = true;
   view.layout();
   view.fit();
-  redraw();
+  changed();
 }

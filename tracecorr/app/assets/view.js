@@ -82,7 +82,12 @@ view.scrollBy = function (dy) {
 };
 
 view.chainLanes = function () {
-  return view.detail ? new Set(view.detail.stages.map((s) => s.lane)) : new Set();
+  const stages = view.detail ? view.detail.stages : [], lanes = new Set(stages.map((s) => s.lane));
+  if (stages.some((s) => s.layer === "gpu")) return lanes;
+  // Where no GPU time is known its bounds tell when it was seen complete.
+  const queues = new Set(stages.filter((s) => s.layer === "aql").map((s) => view.meta.lanes[s.lane].queue));
+  for (const lane of view.meta.lanes) if (lane.layer === "gpu" && lane.queue !== null && queues.has(lane.queue)) lanes.add(lane.id);
+  return lanes;
 };
 
 // A few lanes may use the room that they have.
