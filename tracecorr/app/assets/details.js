@@ -24,7 +24,7 @@ function linkedBy(detail, number) {
 const STAGE_COLUMNS = [
   ["stage", (s) => s.layer], ["name", (s) => s.name], ["start", (s) => s.start, whole], ["since call", (s) => s.since_call, short],
   ["gap", (s) => s.gap, short], ["duration", (s) => (s.unseen || s.instant ? null : s.dur), short],
-  ["error", (s) => (s.err_lo === null && s.err_hi === null ? null : Math.max(s.err_lo || 0, s.err_hi || 0)), null, errorText],
+  ["error (ns)", (s) => (s.err_lo === null && s.err_hi === null ? null : Math.max(s.err_lo || 0, s.err_hi || 0)), null, errorText],
   ["evidence", (s) => s.evidence + (s.source ? " · " + s.source : "")], ["linked by", (s) => s.linked], ["result", (s) => s.result || ""],
 ];
 function stageCell([title, value, time, text], stage, longest, widest) {
