@@ -1,10 +1,10 @@
 // The state of the page is its address: written there, and read from it.
 import { applyFilter } from "./filters.js";
-import { loadNotes, showMeasure } from "./marks.js";
+import { closeCard, loadNotes, showMeasure } from "./marks.js";
 import { wish } from "./order.js";
-import { openPage, pagesAsked, secondCapture, shownPage } from "./pages.js";
+import { closePage, openPage, pagesAsked, secondCapture, shownPage } from "./pages.js";
 import { api } from "./server.js";
-import { changed, select, toggleChain } from "./start.js";
+import { changed, choose, clear, showWhole, toggleChain } from "./start.js";
 import { message, searchText, setSearch, showHits } from "./toolbar.js";
 import { view } from "./view.js";
 
@@ -41,6 +41,26 @@ export function writeHash() {
   known = location.hash;
 }
 
+// The selection that is left can be gone back to.
+export function keepPlace() {
+  if (reading) return;
+  writeHash();
+  history.pushState(null, "", location.href);
+}
+// The address says where to go back to: what it does not name is as at the start.
+export async function goBack() {
+  reading = true;
+  view.only = {};
+  for (const facet of view.FACETS) view.hidden[facet].clear();
+  view.collapsed = new Set(view.meta.groups.filter((g) => g.folded).map((g) => g.id));
+  view.foldedKinds.clear();
+  view.colourBy = "layer";
+  closeCard();
+  clear();
+  closePage();
+  if (!(await readHash())) showWhole();
+  changed();
+}
 // What `change` leaves can be gone back to: both have their addresses at once, however soon that is.
 export function leaveBy(change) {
   writeHash();
@@ -117,7 +137,7 @@ export async function readHash() {
   await loadNotes(readNotes(state));
   if (searchText()) await showHits();
   const selected = await readSelection(state);
-  if (selected !== null && mine === wish && (await select(selected)) && state.get("lanes") === "chain") toggleChain();
+  if (selected !== null && mine === wish && (await choose(selected)) && state.get("lanes") === "chain") toggleChain();
   const scrolled = state.has("y") || state.has("t0"); // else somebody wrote it by hand: the selection stays in view
   if (scrolled && scrolls === view.scrolls) view.scroll = Number(state.get("y")) || 0;
   view.scrollBy(0);

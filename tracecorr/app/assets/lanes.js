@@ -13,7 +13,7 @@ const widths = new Map();
 
 export function readTheme() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["bg", "bg2", "line", "text", "dim", "accent", "head", "bad"]) theme[name] = style.getPropertyValue("--" + name).trim();
+  for (const name of ["bg", "bg2", "line", "text", "dim", "accent", "head", "bad", "warn"]) theme[name] = style.getPropertyValue("--" + name).trim();
   fills.clear();
   return theme;
 }
@@ -162,7 +162,11 @@ function track(place, spans, first, end, batches, texts, hollows) {
       const share = spans.count[i] > 1 ? 0.4 + (0.6 * spans.height[i]) / 255 : 1;
       push(batches, (faint ? "~" : "") + colour, left, y + h * (1 - share), cut, h * share);
     }
-    if (style & FAILED) push(batches, FAILURE, left, y, Math.max(cut, Math.floor(left) + 2 - left), 3);
+    if (style & FAILED) {
+      const wide = Math.max(cut, Math.floor(left) + 2 - left);
+      push(batches, FAILURE, left, y, wide, 3);
+      push(batches, FAILURE, left, y, Math.min(wide, 3), h);
+    }
     if (spans.count[i] > 1 || h < 9) continue; // of a folded kind there is no room for names
     const next = i + 1 < end ? origin + spans.start[i + 1] * k : right;
     label(texts, view.meta.names[name], style, { x: left, y: y + h / 2, w: cut, colour: colour, faint: faint, next: next });
@@ -213,7 +217,6 @@ export function drawLanes(ctx, spans) {
     const taken = chainLabels(ctx);
     ctx.font = FONT;
     for (const [text, x, y, room, ink, faint, hatched] of texts) {
-      const alpha = (view.detail ? 0.6 : 1) * (faint ? 0.3 : 1);
       const shown = cut(ctx, text, room);
       // The name of a stage of the chain stands there: two names over each other read as neither.
       const over = (r) => x < r[0] + r[2] && x + textWidth(ctx, shown) > r[0] && y > r[1] && y < r[1] + r[3];
@@ -224,8 +227,8 @@ export function drawLanes(ctx, spans) {
         ctx.fillStyle = theme.bg;
         ctx.fillRect(x - 2, y - 6, textWidth(ctx, shown) + 4, 12);
       }
-      ctx.globalAlpha = alpha;
-      ctx.fillStyle = ink || theme.text;
+      ctx.globalAlpha = 1; // what is dimmed can be read, too: its ground is dimmed
+      ctx.fillStyle = view.detail || faint ? theme.text : ink || theme.text;
       ctx.fillText(shown, x, y + 0.5);
     }
   }

@@ -200,13 +200,14 @@ function range(ctx, r) {
   const a = view.x(r.from), b = view.x(r.to);
   if (b < GUTTER || a > view.width) return;
   const left = Math.max(a, GUTTER - 2), w = Math.max(1.5, Math.min(b, view.width + 2) - left);
-  ctx.fillStyle = { loss: "#C00000", untraced: "#808080" }[r.kind] || "#7A5CC0";
+  ctx.fillStyle = { loss: theme.warn, untraced: "#808080" }[r.kind] || "#7A5CC0";
   ctx.globalAlpha = r.kind === "clock" ? 0.18 : 0.16;
   ctx.fillRect(left, TOP, w, view.height);
   ctx.globalAlpha = 1;
   if (r.kind === "clock") { ctx.fillRect(left, TOP - 4, Math.max(2, w), 4); return; }
   ctx.fillRect(left, TOP - 3, w, 3);
   ctx.font = FONT;
+  if (r.kind === "loss") ctx.fillText("✕", left, TOP + 8);
   const text = cut(ctx, r.text, w - 8);
   if (text) ctx.fillText(text, left + 4, view.height - 8);
 }

@@ -39,14 +39,11 @@ function choose(name) {
   for (const tab of document.querySelectorAll("#tl-tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.page === name));
 }
 
+export function closePage() { asked += 1; secondCapture = ""; choose(TIMELINE); }
 // What acts on the timeline brings it on the screen.
 export function showTimeline() {
   if (!shownPage) return;
-  leaveBy(() => {
-    asked += 1;
-    secondCapture = "";
-    choose(TIMELINE);
-  });
+  leaveBy(closePage);
 }
 
 export async function openPage(name, second) {

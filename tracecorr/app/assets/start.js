@@ -1,6 +1,6 @@
 // Ties the parts together: start, redraw, fetch, selection.
 // The page loads this module; it imports all others.
-import { askedTheme, readHash, writeHash } from "./address.js";
+import { askedTheme, goBack, keepPlace, readHash, writeHash } from "./address.js";
 import { drawChain } from "./chain.js";
 import { showDetail } from "./details.js";
 import { make } from "./dom.js";
@@ -128,6 +128,7 @@ export function changed() {
 // --- selection --------------------------------------------------------------------------------
 // Tells whether the event is the selection now.
 export function select(event, bring) {
+  if (event !== view.selected) keepPlace();
   overtake();
   return inTurn(() => choose(event, bring));
 }
@@ -346,7 +347,7 @@ async function start(host) {
   new ResizeObserver(resize).observe(host);
   bind(canvas);
   // A link to another view of this capture was pasted here, or gone back to: what the page writes itself is no such event.
-  window.addEventListener("hashchange", () => location.reload());
+  window.addEventListener("hashchange", () => { setTheme(askedTheme()); goBack(); });
   if (!(await readHash())) await showSteadyLaunch();
   release();
   if (!isPair()) showFindings();

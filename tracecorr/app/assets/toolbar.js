@@ -181,7 +181,7 @@ export function buildLegend(ranges) {
   };
   bar.replaceChildren(
     entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of the start"),
-    entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
+    entry("loss", "✕ = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red corner = failed"),
     ...(ranges.some((r) => r.kind === "untraced") ? [entry("untraced", "gray = no kernel trace at this time")] : []),
     ...(ranges.some((r) => r.kind === "clock") ? [entry("sample", "violet line = clock sample")] : []),
     live(), make("span", "tl-hint", "? = keys"),
