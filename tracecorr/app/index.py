@@ -128,25 +128,30 @@ def build(capture: CaptureLike) -> CaptureIndex:
     return CaptureIndex(capture, views, owners, bells, find_core(views), tell_zero(capture))
 
 
-_OUTSIDE = 2000  # one event of so many may lie apart at either end, at least one
+_APART = 2000  # one event of so many may lie apart at either end, at least one
 _FAR = 4  # times the length of the rest
 
 
 def find_core(views: Views) -> dict[str, int] | None:
-    """Return where the middle 99.9 % of the events lie; None where the others make the capture no longer than that.
+    """Return where the events lie without the few that lie apart; None where those make the capture little longer.
 
-    Returns: from, to (ns since the capture start), before, after (how many events begin before and after).
+    An event lies apart if its distance from the middle 99.9 % is longer than these.
+
+    Returns: from, to (ns since the capture start), before, after (how many events lie apart).
     """
     own = views.place[views.place >= 0]
     start, end = views.pyramid.finest.start[own], views.pyramid.finest.end[own]
     if len(own) < 3:
         return None
-    apart = max(1, len(own) // _OUTSIDE)
+    apart = max(1, len(own) // _APART)
     first = int(np.partition(start, apart)[apart])
     last = int(np.partition(end, len(end) - 1 - apart)[-1 - apart])
     if views.length_ns <= _FAR * max(last - first, 1):
         return None
-    return {"from": first, "to": last, "before": int((start < first).sum()), "after": int((start > last).sum())}
+    before, after = end < first - (last - first), start > last + (last - first)
+    near = ~(before | after)
+    low, high = int(start[near].min()), int(np.minimum(end[near], 2 * last - first).max())
+    return {"from": low, "to": high, "before": int(before.sum()), "after": int(after.sum())}
 
 
 def _stream_name(row: dict[str, Any]) -> str:
