@@ -36,11 +36,11 @@ class Page:
 
 
 PAGES: dict[str, Page] = {
-    "verdicts": Page("Verdicts", ("open_calls", "open_rings", "complaints", "glossary")),
+    "verdicts": Page("Verdicts", ("open_calls", "open_rings", "complaints", "kernel_log", "glossary")),
     "queues": Page(
         "Queues",
         (
-            "queues", "queue_creation", "priorities", "service", "hqd", "backlog", "streams", "evictions", "processes",
+            "queues", "queue_creation", "priorities", "service", "hqd", "occupancy", "oversubscribed", "queue_holders", "backlog", "streams", "evictions", "processes",
             "gpus",
         ),
         (charts.packets_by_queue, charts.depth_over_time),

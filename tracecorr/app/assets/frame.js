@@ -152,7 +152,7 @@ function nothing(ctx) {
   if (view.items.length) return;
   const text = view.meta.lanes.length
     ? "No event passes the filters. Filters (G), Clear shows all events."
-    : view.meta.readings !== null ? "The HIP log of this recording is still empty. The kernel trace follows when the recording ends."
+    : view.meta.readings !== null ? "This recording holds no event yet."
     : "This capture has no events. The page Ledger shows how its files were read.";
   pen(ctx, theme.dim);
   ctx.fillText(text, GUTTER + 20, TOP + 40);
