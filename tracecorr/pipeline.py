@@ -16,6 +16,7 @@ from tracecorr.clock.steps import find_steps, widen_reads
 from tracecorr.link.damage import list_unreadable
 from tracecorr.link.doorbells import fill_store_rings
 from tracecorr.link.packet_index import check_indexes, complete_indexes
+from tracecorr.link.queues import list_shared
 from tracecorr.link.rings import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
@@ -25,6 +26,7 @@ from tracecorr.link.threads.lives import ToLog
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
 from tracecorr.link.warnings import list_warnings
+from tracecorr.link.writes.place import WRITE_COLUMNS, LogWrites, has_writes, read_writes
 from tracecorr.model import schema
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import CaptureError, InputError, explain_unwritten, quote_path
@@ -326,7 +328,7 @@ def _build_tables(
     parts: Parts, seen: SeenIdentities, capture: Capture, stages: Stages
 ) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap]]:
     stages.begin("aligning the clocks")
-    identities, held, maps = _align(parts, seen, capture)
+    identities, held, maps, written = _align(parts, seen, capture)
     clock_map, losses = _clock_rows(held[0], maps), _place_losses(parts, maps)
     # The rows are most of what is in memory. Popped, they are the callee's alone, and freed as it goes.
     held.append(place_records(held.pop(), maps))
@@ -347,6 +349,7 @@ def _build_tables(
         gpus,
         ledger,
         pl.concat([losses, spans]),
+        written,
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
@@ -361,37 +364,52 @@ def _build_tables(
 
 def _align(
     parts: Parts, seen: SeenIdentities, capture: Capture
-) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap]]:
+) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap], pl.DataFrame]:
     """Find threads and clocks; which thread used an address at a time is asked only once the clocks are known.
 
-    Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
+    Returns: threads and processes; all rows, as the only frame of a list; the clock maps; the writes of the logs.
     """
     held = [parts.read_events()]
     owners = find_owners(
         _select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
     )
     held = [name_log_pids(set_owners(held.pop(), owners))]
-    identities = _map_threads(held[0], parts, seen, owners)
-    records, maps = _fit(held.pop(), parts, identities, capture)
+    written = _read_writes(held[0], parts, capture)
+    identities = _map_threads(held[0], parts, seen, owners, written.writers)
+    records, maps = _fit(held.pop(), parts, identities, capture, written.spans)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     if not identities.log_threads["tid"].null_count() or len(clocks) != 1 or not clocks[0].aligned:
-        return identities, [records], maps
+        return identities, [records], maps, written.placed
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
     rows = name_log_pids(set_owners(parts.read_events(THREAD_COLUMNS), owners))
-    again = _map_threads(rows, parts, seen, owners, lambda stamps: clocks[0].to_common(stamps) + added)
+    again = _map_threads(rows, parts, seen, owners, written.writers, lambda stamps: clocks[0].to_common(stamps) + added)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
-        return identities, [records], maps
+        return identities, [records], maps, written.placed
     del records  # large
-    records, maps = _fit(name_log_pids(set_owners(parts.read_events(), owners)), parts, again, capture)
-    return again, [records], maps
+    records, maps = _fit(name_log_pids(set_owners(parts.read_events(), owners)), parts, again, capture, written.spans)
+    return again, [records], maps, written.placed
+
+
+def _read_writes(rows: pl.DataFrame, parts: Parts, capture: Capture) -> LogWrites:
+    """Return what the writes of the trace tell of the logs."""
+    if not has_writes(rows):
+        return LogWrites()
+    lost = [part.stored.losses for part in parts.each if part.source == "ftrace"]
+    sizes = {entry["file"]: int(entry["size"]) for entry in capture.info["files"]}
+    return read_writes(rows.select(WRITE_COLUMNS), parts.args, pl.concat(lost), sizes)
 
 
 def _map_threads(
-    rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, owners: pl.DataFrame, to_log: ToLog | None = None
+    rows: pl.DataFrame,
+    parts: Parts,
+    seen: SeenIdentities,
+    owners: pl.DataFrame,
+    writers: pl.DataFrame,
+    to_log: ToLog | None = None,
 ) -> Identities:
     log, trace = (_select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
-    return map_threads(log, trace, parts.args, seen, to_log, owners)
+    return map_threads(log, trace, parts.args, seen, to_log, owners, writers)
 
 
 def _select_source(rows: pl.DataFrame, source: str, columns: Sequence[str]) -> pl.DataFrame:
@@ -399,12 +417,14 @@ def _select_source(rows: pl.DataFrame, source: str, columns: Sequence[str]) -> p
 
 
 def _fit(
-    rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
+    rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture, writes: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
     whole = _complete_packets(rows, parts, identities)
     del rows  # large; what is left of it is taken apart, if nothing else holds its columns
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
-    return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **seen_time_offsets(capture.info)))
+    shared, offsets = list_shared(records, parts.args), seen_time_offsets(capture.info)
+    evidence = ClockEvidence(records, parts.args, shared, _samples(capture), **offsets, writes=writes)
+    return records, fit_clocks(evidence)
 
 
 def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities) -> pl.DataFrame:

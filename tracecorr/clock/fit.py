@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from tracecorr.clock.refuted import find_refuted
 from tracecorr.clock.rocprof_pairs import bound_profile
 from tracecorr.clock.samples import are_of_another_run, bound_marks, bound_readings, bound_top_buffer, list_marks
 from tracecorr.clock.steps import COUNTS
+from tracecorr.model import frames
 
 # A mark is written microseconds after its clock was read (p99 741 ns, measured); pre-emption takes milliseconds,
 # but not of every mark.
@@ -47,16 +48,20 @@ class ClockEvidence:
     Args:
         records: part events with `source`, `thread`, `step_lo_ns` and `step_hi_ns`.
         args: part args.
+        shared: file and offset of the Created lines that made no queue (`link.queues.list_shared`).
         samples: contents of clock.json (`{"samples": []}` when there is none).
         monotonic_ns, boottime_ns: what the time namespace of the log's processes adds to these clocks of the host
             (`/proc/PID/timens_offsets`); CLOCK_MONOTONIC_RAW is shifted like CLOCK_MONOTONIC.
+        writes: between which stamps of the log its writes were entered, as spans for `bound_spans`.
     """
 
     records: pl.DataFrame
     args: pl.DataFrame
+    shared: pl.DataFrame
     samples: dict[str, Any]
     monotonic_ns: int = 0
     boottime_ns: int = 0
+    writes: pl.DataFrame = field(default_factory=frames.SPANS.empty)
 
     @cached_property
     def known(self) -> pl.DataFrame:
@@ -114,7 +119,8 @@ def _fit_namespace(evidence: ClockEvidence) -> dict[str, ClockMap]:
     shift = pl.when(is_log).then(clock.replace_strict(added, default=0, return_dtype=pl.Int64)).otherwise(0)
     lines = [pl.col("line_stamp_ns") - evidence.monotonic_ns] if "line_stamp_ns" in evidence.records.columns else []
     records = evidence.records.with_columns(pl.col("stamp_ns") - shift, pl.col("end_stamp_ns") - shift, *lines)
-    maps = fit_clocks(replace(evidence, records=records, monotonic_ns=0, boottime_ns=0))
+    writes = evidence.writes.with_columns(pl.col("from_ns", "to_ns") - evidence.monotonic_ns)
+    maps = fit_clocks(replace(evidence, records=records, writes=writes, monotonic_ns=0, boottime_ns=0))
     return {
         key: found.shifted(-added.get(key.partition(":")[2], 0)) if key.startswith("amd_log:") else found
         for key, found in maps.items()
@@ -206,7 +212,10 @@ def _fit_trace(clock: str, evidence: ClockEvidence) -> ClockMap:
     steps = int(widest[0]), int(widest[1])
     samples = evidence.samples["samples"]
     marks = bound_marks(list_marks(evidence.records, evidence.args), samples, steps)
-    pairs = bound_causes(evidence.hip, evidence.known.filter(pl.col("source") == "ftrace"), evidence.args, steps)
+    pairs = bound_causes(
+        evidence.hip, evidence.known.filter(pl.col("source") == "ftrace"), evidence.args, evidence.shared, steps
+    )
+    pairs = join_bounds(pairs, bound_spans(evidence.writes, steps))
     both = join_bounds(marks, pairs)
     if clock == "mono":
         return _prove_mono(both, marks, evidence)

@@ -38,7 +38,7 @@ PART_EVENTS = Table(
         ("arg", U64, "syscall argument; doorbell signal handle of a doorbell store"),
         ("fd", I32, "file descriptor"),
         ("cmd", U32, "ioctl request number"),
-        ("size_bytes", I64, "size of a copy or an allocation", "bytes"),
+        ("size_bytes", I64, "size of a copy or an allocation, or what a write was given", "bytes"),
     )
     + LOCATION
     + columns_of(("flags", U16, describe_flags())),
@@ -70,6 +70,12 @@ PART_PACKETS = Table(
         ("engine", U32, "copy_engine mask of a copy"),
         ("dst", U64, "destination address of a copy"),
         ("src", U64, "source address of a copy"),
+        ("stream_priority", I32, "priority of its stream: 0 low, 1 normal, 2 medium, 3 high (ROCm 10)"),
+        (
+            "virtual_pipe",
+            I32,
+            "`virtual_pipe_id`: pipe that the runtime reckons with, not read from hardware (ROCm 10)",
+        ),
     ),
 )
 
@@ -120,6 +126,37 @@ PART_POLLS = Table(
         ("pid", I64, "host pid, where the value is of a process"),
         ("name", pl.String, "name of the file in sysfs"),
         ("value", pl.Float64, "its value"),
+    ),
+)
+
+WRITES = Table(
+    "writes",
+    "one system call of the trace that wrote bytes of a HIP log (between stages, not stored)",
+    columns_of(
+        ("file", U16, "key of the log in `files`"),
+        ("position", I64, "its first byte in the log", "bytes"),
+        ("length", I64, "bytes that it wrote", "bytes"),
+        ("trace_file", U16, "key of the trace in `files`"),
+        ("trace_offset", I64, "first byte of the call's record in the trace", "bytes"),
+        ("tid", U64, "kernel thread"),
+        ("pid", U32, "its process; null = not told"),
+        ("stamp_ns", I64, "start of the call on the trace's clock", "ns"),
+        ("evidence", CAT, "`recorded`: by the order of the writes; `derived`: the log's content told the order"),
+    ),
+)
+
+WRITERS = Table(
+    "writers",
+    "one kernel thread that wrote the records of a thread of a log (between stages, not stored)",
+    columns_of(
+        ("file", U16, "key of the log in `files`"),
+        ("log_pid", U32, "process, as the log prints it"),
+        ("log_tid", U64, "thread, as the log prints it"),
+        ("from_ns", I64, "stamp of the log from which on; 0 for the only one, and for the first of several", "ns"),
+        ("stamp_ns", I64, "its first write, on the trace's clock", "ns"),
+        ("tid", U64, "kernel thread"),
+        ("pid", U32, "its process; null = not told"),
+        ("evidence", CAT, "`recorded`: it wrote all of them; `derived`: most of them"),
     ),
 )
 

@@ -49,6 +49,12 @@ _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "openat": ({"arg": "filename"}, ("path", "flags")),
     "open": ({"arg": "filename"}, ("path", "flags")),
     "close": ({"fd": "fd"}, ()),
+    # One per line of a HIP log: without rows of args.
+    "write": ({"fd": "fd", "arg": "buf", "size_bytes": "count"}, ()),
+    "pwrite64": ({"fd": "fd", "arg": "buf", "size_bytes": "count"}, ("pos",)),
+    "writev": ({"fd": "fd", "arg": "vec"}, ("vlen",)),
+    "lseek": ({"fd": "fd", "arg": "offset"}, ("whence",)),
+    "ftruncate": ({"fd": "fd", "size_bytes": "length"}, ()),
     "dup": ({"fd": "fildes"}, ()),
     "dup2": ({"fd": "oldfd"}, ("newfd",)),
     "dup3": ({"fd": "oldfd"}, ("newfd", "flags")),

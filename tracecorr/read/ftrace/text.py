@@ -58,6 +58,8 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")
 _RAW_ENTER = r"^NR (-?\d+) \((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)"
 _RAW_EXIT = r"^NR (-?\d+) = (-?\d+)"
 _PATH = r'(?s)^(\S+) "(.*)"$'
+# From Linux 6.19 on a write may print the bytes that it writes, as numbers and as text, which may hold anything.
+_CONTENTS = r'^(.*\bbuf: 0x[0-9a-f]+) \(.*", (.*)$'
 
 
 def read_ftrace_text(
@@ -232,6 +234,8 @@ class _Reader:
         )
 
     def _add_enters(self, batch: ev.Batch, name: str, frame: pl.DataFrame) -> None:
+        if name in ("write", "pwrite64"):
+            frame = frame.with_columns(pl.col("rest").str.replace(_CONTENTS, "$1, $2"))
         for keys, rows in split_fields(frame, "syscall"):
             names = list(keys)
             quoted = keys if rows["rest"].str.contains('"', literal=True).any() else []

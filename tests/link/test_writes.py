@@ -1,0 +1,151 @@
+"""Which write of a trace put which bytes into a log: REAL captures with write events, and SYNTHETIC small traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tracecorr.link.writes.place import WRITE_COLUMNS, find_write, read_writes
+from tracecorr.model import schema
+from tracecorr.pipeline import import_files
+from tracecorr.progress import Stages
+from tracecorr.read.ftrace import read_ftrace_text
+from tracecorr.sources import read_parts
+
+Placed = list[tuple[int, int, int]]
+
+
+@pytest.mark.parametrize(
+    ("name", "log", "writes"),
+    [
+        ("writes-file", "hip.log_18058", 4174),
+        ("writes-local", "amd.log", 4107),
+        ("writes-two-processes", "amd.log", 8394),
+    ],
+)
+def test_each_write_of_a_recorded_log_is_placed(
+    data_folder: Path, tmp_path: Path, name: str, log: str, writes: int
+) -> None:
+    source = data_folder / "captures" / name
+    capture = import_files(tmp_path / "one.tracecorr", [source / log], [source / "raw"])
+    parts = read_parts(capture, {}, Stages(), 1)
+    rows = parts.read_events().select(WRITE_COLUMNS)
+    size = (source / log).stat().st_size
+    placed = read_writes(rows, parts.args, schema.LOSSES.empty(), {0: size}).placed
+    assert (placed.height, placed["length"].sum()) == (writes, size)
+    assert placed["evidence"].unique().to_list() == ["recorded"]
+    assert find_write(rows.filter(pl.col("source") == "amd_log"), placed).null_count() == 0
+
+
+# Who prints how many bytes, in the order of the file; what the trace shows; and what is found: position, length, tid.
+_OPEN = "8 8 sys_openat(dfd: ffffff9c, filename: 7f00, flags: 241, mode: 1b6); 8 8 sys_openat -> 0x3; "
+
+
+def _write(tid: int, fd: int, count: int, done: int | str | None = None, pid: int = 8) -> str:
+    result = f"0x{count:x}" if done is None else done if isinstance(done, str) else f"0x{done:x}"
+    return f"{tid} {pid} sys_write(fd: {fd:x}, buf: 7f10, count: {count:x}); {tid} {pid} sys_write -> {result}; "
+
+
+_FORK = "8 8 sched_process_fork: comm=p pid=8 child_comm=p child_pid=9; "
+_TEN = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+_CASES: dict[str, tuple[Sequence[int], str, Placed]] = {
+    "one write each": (
+        [100, 50], _OPEN + _write(8, 3, 100) + _write(9, 3, 50), [(0, 100, 8), (100, 50, 9)],
+    ),
+    "the result counts: a short write, a full disk, a restart": (
+        [100, 50],
+        _OPEN + _write(8, 3, 100, 60) + _write(8, 3, 40, "0xffffffffffffffe4") + _write(8, 3, 40, "0xfffffffffffffe00")
+        + _write(8, 3, 40) + _write(8, 3, 50),
+        [(0, 60, 8), (60, 40, 8), (100, 50, 8)],
+    ),
+    "a record in pieces of any size": (
+        [200, 50], _OPEN + _write(8, 3, 128) + _write(8, 3, 72) + _write(8, 3, 50),
+        [(0, 128, 8), (128, 72, 8), (200, 50, 8)],
+    ),
+    "a duplicated descriptor": (
+        [100, 50], _OPEN + "8 8 sys_dup(fildes: 3); 8 8 sys_dup -> 0x5; " + _write(8, 5, 100) + _write(8, 3, 50),
+        [(0, 100, 8), (100, 50, 8)],
+    ),
+    "a process that was forked": (
+        [100, 50, 70], _OPEN + _write(8, 3, 100) + _FORK + _write(9, 3, 50, pid=9) + _write(8, 3, 70),
+        [(0, 100, 8), (100, 50, 9), (150, 70, 8)],
+    ),
+    "another file has the number": (
+        [100, 50],
+        _write(8, 3, 999) + "8 8 sys_close(fd: 3); " + _OPEN + _write(8, 3, 100) + _write(8, 3, 50),
+        [(0, 100, 8), (100, 50, 8)],
+    ),
+    "writev": (
+        [100, 50],
+        _OPEN + _write(8, 3, 100) + "8 8 sys_writev(fd: 3, vec: 7f10, vlen: 2); 8 8 sys_writev -> 0x32; ",
+        [(0, 100, 8), (100, 50, 8)],
+    ),
+    "pwrite64 does not move the position": (
+        [100, 50, 70],
+        _OPEN + _write(8, 3, 100)
+        + "9 8 sys_pwrite64(fd: 3, buf: 7f10, count: 46, pos: 96); 9 8 sys_pwrite64 -> 0x46; ",
+        [(0, 100, 8), (150, 70, 9)],
+    ),
+    "a file that was not empty": (
+        [300, *_TEN], "".join(_write(8, 2, size) for size in _TEN),
+        [(300 + sum(_TEN[:i]), size, 8) for i, size in enumerate(_TEN)],
+    ),
+    "a file that was truncated": (
+        [50, 70],
+        _OPEN + _write(8, 3, 100) + _write(8, 3, 30) + "8 8 sys_close(fd: 3); " + _OPEN + _write(8, 3, 50)
+        + _write(8, 3, 70),
+        [(0, 50, 8), (50, 70, 8)],
+    ),
+    "two writers whose bytes land in the other order": (
+        [100, 50, 70, *_TEN],
+        _OPEN + _write(8, 3, 100) + _write(9, 3, 70) + "".join(_write(8, 3, size) for size in (50, *_TEN)),
+        [(0, 100, 8), (100, 50, 8), (150, 70, 9), *((220 + sum(_TEN[:i]), size, 8) for i, size in enumerate(_TEN))],
+    ),
+    "a trace of entries alone": (
+        [100, 50],
+        "8 8 sys_write(fd: 2, buf: 7f10, count: 64); 8 8 sys_write(fd: 2, buf: 7f10, count: 32); ",
+        [(0, 100, 8), (100, 50, 8)],
+    ),
+    "contents in the text": (
+        [100, 50],
+        _OPEN + '8 8 sys_write(fd: 0x3, buf: 0x7f10 (3a:33) ":3, "count: 9", count: 0x64); 8 8 sys_write -> 0x64; '
+        + _write(8, 3, 50),
+        [(0, 100, 8), (100, 50, 8)],
+    ),
+    "another file": ([100, 50], _OPEN + _write(8, 3, 64) + _write(8, 3, 86), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_positions_follow_descriptors_and_results(case: str) -> None:
+    sizes, trace, expected = _CASES[case]
+    rows, args = _read_trace(trace)
+    log = _make_log(sizes)
+    placed = read_writes(pl.concat([log, rows]), args, schema.LOSSES.empty(), {0: sum(sizes)}).placed
+    assert placed.select("position", "length", "tid").rows() == expected
+
+
+def _read_trace(text: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows and args of records `TID PID BODY`, one in ten microseconds."""
+    records = [record.split(None, 2) for record in text.split("; ") if record.strip()]
+    lines = [
+        f"{'p-' + tid:>16} ({pid:>7}) [000] ..... 5.{number:05d}0: {body}"
+        for number, (tid, pid, body) in enumerate(records)
+    ]
+    blocks = list(read_ftrace_text([("# tracer: nop\n#\n" + "\n".join(lines) + "\n").encode()], 1))
+    events, args = (pl.concat(frames) for frames in zip(*((b.events, b.args) for b in blocks), strict=True))
+    return events.with_columns(source=pl.lit("ftrace", schema.CAT)).select(WRITE_COLUMNS), args
+
+
+def _make_log(sizes: Sequence[int], stamps_ns: Sequence[int] | None = None) -> pl.DataFrame:
+    """Return the rows of a log of one thread whose records have some sizes, with stamps or without."""
+    ends = pl.Series(sizes).cum_sum()
+    rows = pl.DataFrame(
+        {"offset": [0, *ends[:-1].to_list()], "length": sizes, "stamp_ns": stamps_ns or [None] * len(sizes)}
+    )
+    rows = rows.with_columns(file=0, pid=8, tid=7, clock=pl.lit("mono"), layer=pl.lit("hip"), name=pl.lit("hipMalloc"))
+    events = schema.PART_EVENTS.conform(rows)
+    return events.with_columns(source=pl.lit("amd_log", schema.CAT)).select(WRITE_COLUMNS)
