@@ -40,8 +40,8 @@ PAGES: dict[str, Page] = {
     "queues": Page(
         "Queues",
         (
-            "queues", "queue_creation", "priorities", "service", "hqd", "occupancy", "oversubscribed", "queue_holders", "backlog", "streams", "evictions", "processes",
-            "gpus",
+            "queues", "queue_creation", "priorities", "service", "hqd", "occupancy", "oversubscribed", "queue_holders",
+            "backlog", "streams", "evictions", "processes", "gpus",
         ),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
