@@ -30,7 +30,7 @@ from tracecorr.model.hip_environment import describe_lost_end
 from tracecorr.model.kinds import LEAST_ADDRESS
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
-from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
+from tracecorr.store.recording import describe_exit, describe_gaps
 
 if TYPE_CHECKING:
     import polars as pl
@@ -227,10 +227,7 @@ def _build_tables(folder: RecordingFolder, inbox: SignalInbox, say: Say, *, quie
 
 
 def render_summary(shown: Path) -> Iterator[str]:
-    """Yield what a capture holds: events, log lines, losses, alignment error, and the next command."""
-    from tracecorr.analyze.evidence import describe_coverage
-    from tracecorr.store.coverage import measure_coverage
-
+    """Yield what a capture holds, in a few lines: events, losses, log, dispatches, what fails, and the next command."""
     capture = Capture.open(shown)
     info = capture.info
     lost = info["lost_events"]
@@ -260,16 +257,42 @@ def render_summary(shown: Path) -> Iterator[str]:
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "
             "it changed the AMD_LOG_* variables, or it could not write into the capture folder"
         )
-    if cost := describe_event_cost(info):
-        yield f"cost: {cost}"
-    yield from describe_gaps(info["plan"])
+    yield from _sum_up_gaps(list(describe_gaps(info["plan"])), shown)
     if not capture.has_tables():
         yield f"next step: tracecorr correlate {quote_path(shown)}"
         return
-    yield from describe_alignment(capture.table("events"))
-    if told := describe_coverage(measure_coverage(capture.table, info)):
-        yield told
+    yield from _describe_tables(capture)
     yield f"next step: tracecorr report {quote_path(shown)}"
+
+
+def _sum_up_gaps(gaps: list[str], shown: Path) -> Iterator[str]:
+    """Yield the first gap, which is that of the doorbells if they have one, and how many more there are."""
+    gaps.sort(key=lambda gap: "doorbell" not in gap)
+    if gaps:
+        more = f"; and {len(gaps) - 1} more: tracecorr info {quote_path(shown)}" if len(gaps) > 1 else ""
+        yield f"{gaps[0]}{more}"
+
+
+def _describe_tables(capture: Capture) -> Iterator[str]:
+    """Yield dispatches, doorbells and errors of the times in one line, what the trace covers, and failed verdicts."""
+    import polars as pl
+
+    from tracecorr.analyze.evidence import Evidence, describe_coverage
+    from tracecorr.analyze.verdicts import judge_capture
+
+    launches = capture.table("launches").select(
+        dispatches=(pl.col("kind").cast(pl.String) == "dispatch").sum(), packets=pl.col("packet_index").count(),
+        recorded=(pl.col("doorbell_evidence").cast(pl.String) == "recorded").sum(),
+    )  # fmt: skip
+    dispatches, packets, recorded = launches.collect().row(0)
+    told = f"{dispatches:,} dispatches, doorbells of {recorded:,} of {packets:,} packets recorded; " if packets else ""
+    yield f"{told}{'; '.join(describe_alignment(capture.table('events')))}"
+    evidence = Evidence(capture.table, info=capture.info)
+    if covered := describe_coverage(evidence.coverage):
+        yield covered
+    failed = [verdict.name for verdict in judge_capture(evidence) if verdict.outcome == "FAIL"]
+    if failed:
+        yield f"FAIL: {', '.join(failed)}"
 
 
 def _describe_lost_end(capture: Capture) -> Iterator[str]:
