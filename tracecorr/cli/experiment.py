@@ -43,9 +43,9 @@ def preempt_verb(
         typer.Option(metavar="NAME", help="none, priority, cumask, slice, event, stop or all; may be given again."),
     ] = None,
     policy_command: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="CMD", help="A policy of your own: events on its input, `hold low`, `release low` back."),
-    ] = "",
+    ] = None,
     share: Annotated[
         float, typer.Option(metavar="PERCENT", help="The low one's share of time (slice) or CUs (cumask).")
     ] = 20,
@@ -73,8 +73,8 @@ def preempt_verb(
     from tracecorr.experiment.running import owned_by_caller
     from tracecorr.store.raw import write_atomically
 
-    acts = PolicyOptions(share / 100, round(period_ms * 1e6), policy_command, force)
-    policies = tuple(choose_policies(policy or [], policy_command))
+    acts = PolicyOptions(share / 100, round(period_ms * 1e6), policy_command or "", force)
+    policies = tuple(choose_policies(policy or [], acts.command))
     options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level, policies, acts)
     with owned_by_caller(options.folder):
         try:

@@ -83,7 +83,8 @@ def _capture_one(
     # In a container the variables of this process are not seen.
     words = ["env", *(f"{name}={value}" for name, value in variables.items()), *command] if variables else command
     done = run_capture_of(target, words, options.words)
-    say(done.stderr.decode(errors="replace").strip())
+    for line in done.stderr.decode(errors="replace").splitlines():
+        say(line)
     was_ended = options.seconds is not None and done.returncode > 128
     if not target.is_dir() or (done.returncode and not was_ended):
         why = find_error(done) or f"it ended with status {done.returncode}"

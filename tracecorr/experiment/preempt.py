@@ -433,7 +433,8 @@ def _capture_phase(place: _Place, target: Path, say: _Say) -> dict[str, list[_St
         done = run_capture_of(target, ["sh", "-c", script], _capture_options(place.options))
     if inside:
         _keep(done.stdout, place.outputs)
-    say(done.stderr.decode(errors="replace").strip())
+    for line in done.stderr.decode(errors="replace").splitlines():
+        say(line)
     if done.returncode:
         raise InputError(
             f"the captured round {place.shown} ended with status {done.returncode}", "run its commands by hand first"
