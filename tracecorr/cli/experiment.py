@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import FAILED, UNKNOWN, say, show
+from tracecorr.cli.console import FAILED, UNKNOWN, HtmlOption, refuse_page, say, show, write_page
 from tracecorr.cli.parser import Verb, Verbs
 from tracecorr.model.errors import InputError
 
@@ -54,6 +54,7 @@ def preempt_verb(
     force: Annotated[bool, typer.Option("--force", help="Also stop a member of a distributed job.")] = False,
     output: FolderOption = None,
     as_json: JsonOption = False,
+    html: HtmlOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 4 when the verdict is FAIL, 5 when UNKNOWN.")
     ] = False,
@@ -64,6 +65,7 @@ def preempt_verb(
     """
     _check_options(high, low, rounds, kept)
     _check_policy(share, period_ms, target_ms)
+    refuse_page(html, as_json=as_json, force=False)
     folder = _choose_folder(output, "preempt")
 
     from tracecorr.analyze.report.markdown import render_experiment
@@ -86,7 +88,12 @@ def preempt_verb(
         told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
         write_atomically(options.folder / "report.json", told.encode())
     found = report.finding
-    if as_json:
+    if html is not None:
+        from tracecorr.analyze.report.html import render_experiment_html
+
+        page = render_experiment_html(folder.name, found, report.sections, report.notices, runs.stamps)
+        write_page(html, page)
+    elif as_json:
         typer.echo(told)
     else:
         show(render_experiment(folder.name, found, report.sections, report.notices), keep="\n")
