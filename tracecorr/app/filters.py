@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Filter:
+class _Filter:
     """Say which events count.
 
     Args:
@@ -43,7 +43,7 @@ class Filter:
     errors: bool = False
 
 
-def parse_filter(text: str) -> Filter | None:
+def parse_filter(text: str) -> _Filter | None:
     """Return the filter of a query parameter (JSON), None for an empty one.
 
     Raises:
@@ -57,13 +57,13 @@ def parse_filter(text: str) -> Filter | None:
     streams = given.get("streams", [])
     if not isinstance(streams, list) or len(streams) > _MAX_STREAMS:
         raise ValueError("streams must be a list of numbers")
-    found = Filter(
+    found = _Filter(
         str(given.get("name", "")).lower(), str(given.get("kernel", "")).lower(),
         tuple(sorted(_whole(s, _MAX_KEY) for s in streams)), _whole(given.get("shortest", 0), _MAX_NS),
         _whole(given.get("longest", 0), _MAX_NS),
         bool(given.get("errors", False)),
     )  # fmt: skip
-    return None if found == Filter() else found
+    return None if found == _Filter() else found
 
 
 def _whole(value: object, end: int) -> int:
@@ -73,14 +73,14 @@ def _whole(value: object, end: int) -> int:
 
 
 class Filters:
-    """Filter one capture; the last filtered pictures stay in memory."""
+    """_Filter one capture; the last filtered pictures stay in memory."""
 
     def __init__(self, index: CaptureIndex) -> None:
-        """Filter `index`."""
+        """_Filter `index`."""
         self._index = index
         self.pyramid = lru_cache(maxsize=2)(self._pyramid)
 
-    def _pyramid(self, chosen: Filter) -> levels.Pyramid:
+    def _pyramid(self, chosen: _Filter) -> levels.Pyramid:
         whole = self._index.views.pyramid
         finest = whole.finest
         kept = np.flatnonzero(self._mask(chosen))
@@ -88,7 +88,7 @@ class Filters:
         columns = (finest.start[kept], finest.end[kept], finest.event[kept], finest.name[kept], finest.style[kept])
         return levels.build_pyramid(levels.Single(*columns, begin, finest.counter), whole.first_track)
 
-    def _mask(self, chosen: Filter) -> Mask:
+    def _mask(self, chosen: _Filter) -> Mask:
         """Return which records of the finest level are left; counters belong to no event and go."""
         views, finest = self._index.views, self._index.views.pyramid.finest
         mask = np.repeat(~finest.counter, np.diff(finest.begin))

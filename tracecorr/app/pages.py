@@ -23,11 +23,11 @@ from tracecorr.app import charts
 from tracecorr.app.library import Opened
 from tracecorr.model.errors import TracecorrError
 
-MAX_ROWS = 2000
+_MAX_ROWS = 2000
 
 
 @dataclass(frozen=True)
-class Page:
+class _Page:
     """Say what a page shows: sections of the report by key, and charts."""
 
     title: str
@@ -35,9 +35,9 @@ class Page:
     charts: tuple[charts.Chart, ...] = ()
 
 
-PAGES: dict[str, Page] = {
-    "verdicts": Page("Verdicts", ("open_calls", "open_rings", "complaints", "glossary")),
-    "queues": Page(
+PAGES: dict[str, _Page] = {
+    "verdicts": _Page("Verdicts", ("open_calls", "open_rings", "complaints", "glossary")),
+    "queues": _Page(
         "Queues",
         (
             "queues", "queue_creation", "priorities", "service", "hqd", "backlog", "streams", "evictions", "processes",
@@ -45,19 +45,19 @@ PAGES: dict[str, Page] = {
         ),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
-    "kernels": Page(
+    "kernels": _Page(
         "Kernels", ("kernels", "rocprof", "counters"), (charts.dispatches_by_kernel, charts.latency_by_kernel)
     ),
-    "gpu": Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
-    "calls": Page("HIP calls", ("hip_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)),
-    "latency": Page(
+    "gpu": _Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
+    "calls": _Page("HIP calls", ("hip_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)),
+    "latency": _Page(
         "Latency", ("latency", "launches", "unlinked", "gaps"), (charts.latency_by_stage, charts.latency_over_time)
     ),
-    "ioctls": Page("Ioctls", ("ioctls", "drm_jobs", "driver_events"), (charts.time_by_ioctl, charts.ioctls_over_time)),
-    "memory": Page("Memory", ("memory", "copies"), (charts.memory_over_time,)),
-    "layers": Page("Layers", ("paths", "graphs"), (charts.share_of_layers,)),
-    "clocks": Page("Clocks, losses", ("clocks", "time_errors", "losses")),
-    "ledger": Page("Ledger", ("ledger", "unaccounted")),
+    "ioctls": _Page("Ioctls", ("ioctls", "drm_jobs", "driver_events"), (charts.time_by_ioctl, charts.ioctls_over_time)),
+    "memory": _Page("Memory", ("memory", "copies"), (charts.memory_over_time,)),
+    "layers": _Page("Layers", ("paths", "graphs"), (charts.share_of_layers,)),
+    "clocks": _Page("Clocks, losses", ("clocks", "time_errors", "losses")),
+    "ledger": _Page("Ledger", ("ledger", "unaccounted")),
 }  # fmt: skip
 COMPARE = "compare"
 # Sections whose rows sum up the events of one name.
@@ -172,7 +172,7 @@ def _section(section: Section, opened: Opened | None) -> dict[str, Any]:
     if opened is not None:
         moved = [c for c in frame.columns if c in POINTS and frame.schema[c].is_integer()]
         frame = frame.with_columns(pl.col(c) - opened.index.t0_ns for c in moved)
-    shown, finds_names = addresses_as_text(frame.head(MAX_ROWS)), opened is not None and section.key in _BY_NAME
+    shown, finds_names = addresses_as_text(frame.head(_MAX_ROWS)), opened is not None and section.key in _BY_NAME
     kinds = {c: "name" if c == "name" and finds_names else _kind(c, shown) for c in shown.columns}
     columns = [
         {"name": c, "heading": _heading(c, opened), "kind": kinds[c], "names": _names(shown[c], opened)}

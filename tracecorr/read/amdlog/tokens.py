@@ -15,22 +15,31 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr import native
-from tracecorr.model.hip_names import STREAM_MAKERS
+from tracecorr.model.calls import STREAM_MAKERS
 from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM
 from tracecorr.native import Ints, Struct
 from tracecorr.read.amdlog import messages
-from tracecorr.read.amdlog.messages import COMMAND_FORMS, MESSAGES, PACKET_KEYS, PACKET_KINDS
-from tracecorr.read.amdlog.names import MORE_NAMES, MOST_NAMES, general_name
+from tracecorr.read.amdlog.messages import (
+    COMMAND_FORMS,
+    MESSAGES,
+    MORE_NAMES,
+    MOST_NAMES,
+    PACKET_KEYS,
+    PACKET_KINDS,
+    WORD_FIELDS,
+    general_name,
+)
 from tracecorr.read.amdlog.wholeness import THREAD, is_whole_kernel
 
 # Columns of all rows: the first ones hold addresses (0 = none), the last ones numbers (-1 = none).
 WORDS = ("ring", "signal", "command", "stream", "arg")
 SIGNED = ("size_bytes", "packet_index", "kernarg_bytes")
-_TO_ARGS, _NOWHERE, _TO_WAITS, _PACKET_COLUMNS = 8, 9, 10, 11
+_TO_ARGS, _NOWHERE, _TO_WAITS, _TO_WORDS, _PACKET_COLUMNS = 8, 9, 10, 11, 12
 # Columns of packets only.
 PACKET_FIELDS = (
     "swq", "log_id", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z",
-    "private_bytes", "group_bytes", "kernel_object", "kernarg", "rptr", "engine", "dst", "src",
+    "private_bytes", "group_bytes", "kernel_object", "kernarg", "rptr", "engine", "dst", "src", "stream_priority",
+    "virtual_pipe", "cluster_x", "cluster_y", "cluster_z",
 )  # fmt: skip
 # Queues that a message names: by their ring or address, `queue` tells by the release, `any_queue` does not tell.
 QUEUES = ("ring", "swq", "queue", "any_queue")
@@ -40,7 +49,7 @@ _DONE, _NEW_TEXT, _NO_ROOM = range(3)
 IS_TORN, IS_ROCR, IS_INCOMPLETE = 1, 2, 8
 _BUCKETS, _FACTOR = 256, 0x9E3779B1
 # Of what is left of a message that other output cut apart no name can be told.
-TORN_NAME = "(torn)"
+_TORN_NAME = "(torn)"
 _MOST_NAMES = 1 << 16
 # Calls that do work on a stream that they are given.
 _GIVEN_STREAMS = (
@@ -130,7 +139,7 @@ def _decode(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-class GeneralNames:
+class _GeneralNames:
     """Give messages without a template names: at most `MOST_NAMES` different ones, then `MORE_NAMES`.
 
     Args:
@@ -191,7 +200,7 @@ class Vocabulary:
             lambda text: _DEVICE.sub("", _decode(text).strip()), lambda name: int(is_whole_kernel(name.encode()))
         )
         self.results = Codes(_decode, lambda value: int(bool(_RESULT.fullmatch(value))))
-        self._general = GeneralNames(self.names)
+        self._general = _GeneralNames(self.names)
         self.fields: list[str] = []
         self._sinks: list[int] = []
         self._describe()
@@ -231,7 +240,7 @@ class Vocabulary:
             complete=next(i for i, m in enumerate(MESSAGES) if m.name == COMPLETE),
             shifted_copy=templates.index(messages.SHIFTED_COPY),
             other_layer=LAYERS.index("other"),
-            torn_name=self.names.code_of(TORN_NAME),
+            torn_name=self.names.code_of(_TORN_NAME),
             success=self.results.code_of("hipSuccess"),
             null_stream=NULL_STREAM,
             packet_columns=len(PACKET_FIELDS),
@@ -270,6 +279,7 @@ class Vocabulary:
             prefix=_ints(literals.place(m.steps[0]) for m in MESSAGES),
             prefix_size=_ints(map(len, prefixes)),
             kind=_ints(m.kind for m in MESSAGES),
+            has_text=_ints(m.has_text for m in MESSAGES),
             layer=_ints(LAYERS.index(m.layer or "other") for m in MESSAGES),
             name=_ints(names),
             step_from=_ints([0, *step_to[:-1]]),
@@ -286,6 +296,7 @@ class Vocabulary:
             for name in names:
                 self._field(name, _packet_sink_of(name))
             keys.add_one(native.hash_text(key.encode()), code)
+        self.word_fields = _ints(map(self._number_of, WORD_FIELDS))
         of.set(
             key_hashes=keys.keys,
             key_codes=keys.codes,
@@ -296,11 +307,13 @@ class Vocabulary:
             key_base=_ints(16 if names == ("engine",) else 10 for names in PACKET_KEYS.values()),
             header=self._number_of("header"),
             rptr=self._number_of("rptr"),
+            index=self._number_of("packet_index"),
             packets=len(PACKET_KINDS),
             packet=_ints(literals.place(text) for text, _ in PACKET_KINDS),
             packet_size=_ints(len(text) for text, _ in PACKET_KINDS),
             packet_name=_ints(self.names.code_of(name) for _, name in PACKET_KINDS),
             other_packet=self.names.code_of("packet"),
+            metadata_packet=self.names.code_of("metadata_packet"),
         )
 
     def _number_of(self, packet_field: str) -> int:
@@ -336,4 +349,6 @@ def _sink_of(name: str) -> int:
 def _packet_sink_of(name: str) -> int:
     if name in PACKET_FIELDS:
         return _PACKET_COLUMNS + PACKET_FIELDS.index(name)
+    if name in WORD_FIELDS:
+        return _TO_WORDS
     return _TO_WAITS if name.startswith(("dep_", "wait_")) else _sink_of(name)
