@@ -133,6 +133,43 @@ def find_kernels(index: CaptureIndex, text: str, whole: bool = False) -> tuple[i
     return tuple(kernels.select("kernel").collect()["kernel"].to_list())
 
 
+def count_lanes(pyramid: levels.Pyramid, t0: int | None = None, t1: int | None = None) -> list[int]:
+    """Return how many records each lane has, or how many of them touch [t0, t1]."""
+    begin = pyramid.finest.begin
+    if t0 is None or t1 is None:
+        by_lane = begin[pyramid.first_track]
+        return [int(n) for n in by_lane[1:] - by_lane[:-1]]
+    edges = [pyramid.levels[0].between(track, t0, t1) for track in range(len(begin) - 1)]
+    by_track = np.array([0, *(hi - lo for lo, hi in edges)], np.int64).cumsum()[pyramid.first_track]
+    return [int(n) for n in by_track[1:] - by_track[:-1]]
+
+
+def list_records(index: CaptureIndex, pyramid: levels.Pyramid, lane: int, t0: int, t1: int, most: int) -> pl.DataFrame:
+    """Return what a lane shows of [t0, t1] in the order of time, at most `most` rows.
+
+    Returns: event, name, start_ns (after the capture start), dur_ns, shown_as (`inferred`, `failed`, `half seen`); of
+        a counter value in place of name.
+    """
+    finest, counter = pyramid.finest, index.views.lanes[lane].is_counter
+    found = [np.zeros(0, np.int64)]
+    for track in range(int(pyramid.first_track[lane]), int(pyramid.first_track[lane + 1])):
+        lo, hi = pyramid.levels[0].between(track, t0, t1)
+        found.append(lo + np.flatnonzero(finest.end[lo:hi] >= t0)[:most])
+    at = np.concatenate(found)
+    at = at[np.argsort(finest.start[at], kind="stable")][:most]
+    names = pl.Series(index.views.names, dtype=pl.String)
+    shown: dict[str, Any] = (
+        {"value": index.views.values[finest.name[at]]} if counter else {"name": names.gather(finest.name[at])}
+    )
+    said = ((levels.INFERRED, "inferred"), (levels.FAILED, "failed"), (levels.HALF_SEEN, "half seen"))
+    words = [", ".join(word for bit, word in said if style & bit) or None for style in finest.style[at].tolist()]
+    event = pl.Series(finest.event[at], dtype=pl.Int64)
+    return pl.DataFrame({
+        "event": event.set(event < 0, None), **shown, "start_ns": finest.start[at],
+        "dur_ns": finest.end[at] - finest.start[at], "shown_as": pl.Series(words, dtype=pl.String),
+    })  # fmt: skip
+
+
 _TOP = 12
 
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.compare import Side, compare_captures
+from tracecorr.analyze.compare import Comparison, Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.answers import Answer, Section
 from tracecorr.analyze.report.questions import answer_questions
@@ -36,12 +36,12 @@ class _Page:
 
 
 PAGES: dict[str, _Page] = {
-    "verdicts": _Page("Verdicts", ("open_calls", "open_rings", "complaints", "glossary")),
+    "verdicts": _Page("Verdicts", ("open_calls", "open_rings", "complaints", "kernel_log", "glossary")),
     "queues": _Page(
         "Queues",
         (
-            "queues", "queue_creation", "priorities", "service", "hqd", "backlog", "streams", "evictions", "processes",
-            "gpus",
+            "queues", "queue_creation", "priorities", "service", "hqd", "occupancy", "oversubscribed", "queue_holders",
+            "backlog", "streams", "evictions", "processes", "gpus",
         ),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
@@ -59,7 +59,7 @@ PAGES: dict[str, _Page] = {
     "clocks": _Page("Clocks, losses", ("clocks", "time_errors", "losses")),
     "ledger": _Page("Ledger", ("ledger", "unaccounted")),
 }  # fmt: skip
-COMPARE = "compare"
+COMPARE, SQL = "compare", "sql"
 # Sections whose rows sum up the events of one name.
 _BY_NAME = frozenset({"kernels", "hip_calls", "hip_internal", "hsa_calls", "waits", "ioctls", "driver_events"})
 
@@ -70,8 +70,8 @@ class Answers:
     def __init__(self, opened: Opened) -> None:
         """Answer about `opened`."""
         capture = opened.index.capture
-        self._evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
-        self._rest = list_sections(self._evidence)
+        self.evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
+        self._rest = list_sections(self.evidence)
         self._known: dict[str, Section] = {}
         self._lock = threading.Lock()
 
@@ -88,12 +88,12 @@ class Answers:
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """Return the verdict on every claim."""
-        return judge_capture(self._evidence)
+        return judge_capture(self.evidence)
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """Return the answers in words."""
-        return answer_questions(self._evidence, self.verdicts)
+        return answer_questions(self.evidence, self.verdicts)
 
 
 class Reports:
@@ -133,12 +133,17 @@ def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
     }
 
 
-def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
-    """Return the comparison of two captures: tables side by side, distributions over each other."""
+def compare_two(first: Opened, second: Opened) -> Comparison:
+    """Return how two captures differ."""
     captures = [(o.name, o.index.capture) for o in (first, second)]
     sides = [Side(name, c.table, c.info, c.tables_of_nodes()) for name, c in captures]
-    found = compare_captures(sides[0], sides[1])
-    drawn = charts.overlay_latency([(side.name, side.tables) for side in sides])
+    return compare_captures(sides[0], sides[1])
+
+
+def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
+    """Return the comparison of two captures: tables side by side, distributions over each other."""
+    found = compare_two(first, second)
+    drawn = charts.overlay_latency([(one.name, one.index.capture.table) for one in (first, second)])
     return {
         "title": _title_pair(first.name, second.name),
         "findings": list(found.findings),
@@ -183,6 +188,18 @@ def _section(section: Section, opened: Opened | None) -> dict[str, Any]:
         "nothing": section.nothing, "columns": columns, "rows": [list(row) for row in shown.rows()],
         "total": frame.height,
     }  # fmt: skip
+
+
+def show_rows(title: str, rows: pl.DataFrame, total: int, opened: Opened | None = None) -> dict[str, Any]:
+    """Return rows as a table of the page.
+
+    Args:
+        title: of the table.
+        rows: their times are those of the host with `opened`, else ns since the capture start.
+        total: how many rows there are.
+        opened: names the owners in the rows.
+    """
+    return _section(Section("rows", title, rows), opened) | {"total": total}
 
 
 def _names(values: pl.Series, opened: Opened | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from flask import Flask, Response, abort, jsonify, request
 from plotly.utils import PlotlyJSONEncoder
 
 from tracecorr.analyze.values import addresses_as_text
-from tracecorr.app import chain, detail, events, filters, ids, notes, pages, wire
+from tracecorr.app import chain, detail, events, filters, ids, notes, pages, sql, story, wire
 from tracecorr.app.captures import ANCHORS, tell_own_times
 from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.export.perfetto import write_perfetto
@@ -123,7 +123,9 @@ def add_routes(server: Flask, library: Library) -> None:
     server.add_url_rule(ids.CAPTURES, "captures", lambda: jsonify(library.names()))
     server.add_url_rule(ids.META, "meta", lambda: _meta(library))
     server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(wanted(library))}))
+    server.add_url_rule(ids.TABLE, "table", lambda: _table(library, reports))
     server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
+    add(ids.FINDINGS, lambda opened: jsonify(story.list_findings(reports.get(opened))))
     add(ids.SPANS, _spans)
     add(ids.CHAIN, lambda opened: jsonify(_chain_json(_found(opened))))
     add(ids.EVENT, _event)
@@ -134,6 +136,8 @@ def add_routes(server: Flask, library: Library) -> None:
     add(ids.STEP, _step)
     add(ids.SAME, _same)
     add(ids.BRIEF, _brief)
+    add(ids.LIST, _list)
+    add(ids.SQL, _sql)
     add(ids.NOTES, lambda opened: jsonify(notes.read_notes(opened.index)))
     add(ids.NOTES, _save_notes, "POST")
     add(ids.EXPORT, _export)
@@ -148,7 +152,9 @@ def _meta(library: Library) -> Response:
     if goes_on is not None:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
-    more = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
+    more: dict[str, Any] = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
+    is_one = opened.readings is None and not request.args.get("other")
+    more["steady"] = story.find_steady_launch(opened.index.capture.table) if is_one else None
     return jsonify(opened.index.meta() | more | {"readings": opened.readings, "edition": opened.edition})
 
 
@@ -157,6 +163,7 @@ def _pages(library: Library) -> list[list[str]]:
     if request.args.get("other"):
         return [[pages.COMPARE, "Compare"]]
     found = [[name, page.title] for name, page in pages.PAGES.items()]
+    found.append([pages.SQL, "SQL"])
     return [*found, [pages.COMPARE, "Compare"]] if len(library.names()) > 1 else found
 
 
@@ -212,8 +219,17 @@ def _ticks(opened: Opened) -> Response:
 
 def _filter(opened: Opened) -> Response:
     pyramid = _asked_pyramid(opened)
-    begin = pyramid.finest.begin[pyramid.first_track]
-    return jsonify({"lanes": (begin[1:] - begin[:-1]).tolist(), "total": len(pyramid.finest)})
+    within = _ask_time_range() if "t0" in request.args else (None, None)
+    return jsonify({"lanes": filters.count_lanes(pyramid, *within), "total": len(pyramid.finest)})
+
+
+def _list(opened: Opened) -> Response:
+    """Answer what a lane shows of a range, as a table."""
+    lane = _ask_number("lane", 0, len(opened.index.views.lanes) - 1)
+    pyramid, (t0, t1) = _asked_pyramid(opened), _ask_time_range()
+    rows = filters.list_records(opened.index, pyramid, lane, t0, t1, ids.MAX_LISTED)
+    total = filters.count_lanes(pyramid, t0, t1)[lane]
+    return _json(pages.show_rows(opened.index.views.lanes[lane].label, rows, max(total, rows.height)))
 
 
 def _count(opened: Opened) -> Response:
@@ -265,9 +281,43 @@ def _page(library: Library, reports: pages.Reports) -> Response:
     name = _ask_text("name")
     if name == pages.COMPARE:
         return _json(_comparison(library))
+    if name == pages.SQL:
+        return _json({"title": "SQL", "examples": sql.list_examples(asked(library)), "sections": [], "charts": []})
     if name not in pages.PAGES:
         abort(404, "no such page")
     return _json(pages.show_page(name, asked(library), reports))
+
+
+def _table(library: Library, reports: pages.Reports) -> Response:
+    """Answer all rows of a section of the report, or of the comparison with a second capture, as CSV."""
+    key, opened, second = _ask_text("key"), asked(library), _ask_text("with")
+    if second:
+        sections = list(pages.compare_two(opened, _open_one(library, second)).sections)
+    elif key in {key for page in pages.PAGES.values() for key in page.sections}:
+        sections = reports.get(opened).sections([key])
+    else:
+        abort(404, "no such table")
+    section = next((one for one in sections if one.key == key), None)
+    if section is None:
+        abort(404, "this capture has no such table")
+    return _saved_as(_as_csv(section.frame), opened, f"{key}.csv")
+
+
+def _as_csv(frame: pl.DataFrame) -> Response:
+    rows = addresses_as_text(frame)
+    lists = [pl.col(c).cast(pl.List(pl.String)).list.join(" ") for c, t in rows.schema.items() if t == pl.List]
+    rows = rows.with_columns(lists)
+    rows = rows.with_columns(_harmless(c) for c, t in rows.schema.items() if t == pl.String)
+    return Response(rows.write_csv(), mimetype="text/csv")
+
+
+def _sql(opened: Opened) -> Response:
+    """Answer an SQL query: its rows as a table of the page, or all of them as CSV."""
+    text = _ask_text("q", ids.MAX_SQL_CHARS)
+    rows = sql.ask_sql(opened.index.capture.path, text)
+    if _ask_text("form") == "csv":
+        return _saved_as(_as_csv(rows), opened, "csv")
+    return _json(pages.show_rows("Rows of the query", rows, rows.height, opened))
 
 
 def _comparison(library: Library) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def build_views(tables: Tables) -> Views:
     Args:
         tables: gives the table of a capture by its name.
     """
-    owners = name_owners(*(tables(t).collect() for t in ("processes", "threads", "queues", "gpus")))
+    owners = name_owners(tables)
     pieces = drawn.extra_pieces(tables)
     events, kinds, number = _read_events(tables)
     codes, piece_kinds, piece_number = _number_pieces(pieces)
