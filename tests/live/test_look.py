@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from images import BASE, Image, dispatch
+from images import BASE, Image, dispatch, hold
 
 from tracecorr.analyze.hangs import judge_scene
 from tracecorr.live.look import look_twice
@@ -21,38 +17,6 @@ from tracecorr.live.scene import make_scene
 from tracecorr.live.threads import read_threads
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the memory of another process is read as root")
-
-# Maps what it reads from stdin at an address, in 1 GiB of which nothing else is touched; then does as it is told.
-_HOLDER = """
-import ctypes, mmap, sys, threading, time
-libc = ctypes.CDLL(None)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-base, threads = int(sys.argv[1]), int(sys.argv[2])
-data = sys.stdin.buffer.read()
-fixed, anonymous, private, lazy = 0x10, 0x20, 0x02, 0x4000
-at = libc.mmap(base, 1 << 30, 3, fixed | anonymous | private | lazy, -1, 0)
-ctypes.memmove(at, data, len(data))
-for _ in range(threads):
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-print("ready", flush=True)
-time.sleep(600)
-"""
-
-
-@contextmanager
-def _holder(image: Image, threads: int = 0) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", _HOLDER, str(BASE), str(threads)], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE)  # fmt: skip
-    try:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(bytes(image.data))
-        process.stdin.close()
-        assert process.stdout.readline() == b"ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _resident(pid: int) -> str:
@@ -64,7 +28,7 @@ def test_queues_are_found_in_the_memory_of_a_process_that_stays_as_it_is() -> No
     done = image.signal(1)
     for _ in range(32):
         image.queue([dispatch(completion=done)] * 5, read=2)
-    with _holder(image) as process:
+    with hold(image) as process:
         before = _resident(process.pid)
         (sight,) = look_twice([process.pid], 0.1, 20)
         assert _resident(process.pid) == before
@@ -76,7 +40,7 @@ def test_queues_are_found_in_the_memory_of_a_process_that_stays_as_it_is() -> No
 
 
 def test_absent_pages_and_other_mappings_are_not_read() -> None:
-    with _holder(Image()) as process:
+    with hold(Image()) as process:
         memory = Memory(process.pid)
         assert memory.read(BASE + (512 << 20), 8) == b""
         library = next(m for m in memory.mappings if "libc" in m.path)
@@ -89,7 +53,7 @@ def test_absent_pages_and_other_mappings_are_not_read() -> None:
 
 
 def test_a_process_that_ends_meanwhile_is_no_failure() -> None:
-    with _holder(Image()) as process:
+    with hold(Image()) as process:
         pid = process.pid
         process.kill()
         process.wait()
@@ -99,7 +63,7 @@ def test_a_process_that_ends_meanwhile_is_no_failure() -> None:
 
 
 def test_many_threads_and_a_stopped_process_are_told() -> None:
-    with _holder(Image(), 300) as process:
+    with hold(Image(), 300) as process:
         assert len(read_threads(process.pid)) == 301
         process.send_signal(signal.SIGSTOP)
         time.sleep(0.2)

@@ -136,7 +136,7 @@ def _look(pids: list[int], wait_s: float, stall_s: float, firsts: dict[int, Look
         told.append(_describe(sight, found))
     status = max((p["status"] for p in told), key=(0, UNKNOWN, FAILED).index, default=0)
     return {"status": status, "answer": _ANSWERS[status], "processes": told, "gpus": tell_occupancy(),
-            "kernel_log": _read_kernel_log(pids)}  # fmt: skip
+            "kernel_log": _read_kernel_log(pids) if told else []}  # fmt: skip
 
 
 _ANSWERS = {0: "nothing stands", FAILED: "something stands", UNKNOWN: "it cannot be told whether something stands"}
@@ -212,7 +212,11 @@ def _render(answer: dict[str, Any]) -> str:
         lines.append("no process uses the GPU")
     lines += answer["gpus"]
     lines += [f"kernel log: {printable(line)}" for line in answer["kernel_log"]]
-    lines += [] if answer["kernel_log"] else ["kernel log: silent about the GPU in the last 15 minutes"]
+    lines += (
+        []
+        if answer["kernel_log"] or not answer["processes"]
+        else ["kernel log: silent about the GPU in the last 15 minutes"]
+    )
     return "\n".join(lines)
 
 
