@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from analyze_tables import Rows, tables_of
 
@@ -17,6 +18,7 @@ from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.model.standstill import Scene, Wait, Waiter, Work
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
+from tracecorr.timeline.drawn import open_calls
 
 QUESTION = "What was still open at the end?"
 
@@ -54,6 +56,8 @@ def test_a_recorded_hang_names_call_packet_and_head(
     assert least_s * 1e9 < row["open_ns"] < 4.1e9
     assert found.chains[row["event"]].end is end
     assert _places(found, capture) == chain
+    drawn = open_calls(capture.table).select("event", "label", length=pl.col("end") - pl.col("start"))
+    assert drawn.rows() == [(row["event"], f"{call} (still open)", row["open_ns"])]
     (verdict,) = judge_capture(capture.table, names=["no_deadlock"])
     assert verdict.outcome is outcome
     assert row["event"] in verdict.finding.events

@@ -8,7 +8,7 @@ import pickle
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,13 +20,14 @@ from tracecorr.live.rings import (
     Packet,
     Queue,
     Signal,
+    count_packets,
     find_queues,
     read_queue,
     read_signals,
 )
 from tracecorr.live.threads import Thread, add_waits, read_threads
 
-SCAN_BYTES, SCAN_SECONDS = 4 << 30, 4.0
+SCAN_BYTES, SCAN_SECONDS, COUNT_SECONDS = 4 << 30, 4.0, 2.0
 # Kernels of CLR that wait for a value, and that write one: their arguments are the pointer (as 4 or 8 bytes), the value
 # and, of a wait, flags and mask (clr, rocclr/device/rocm/rocblit.cpp).
 _WAIT_KERNEL, _WRITE_KERNEL = "__amd_rocclr_streamOpsWait", "__amd_rocclr_streamOpsWrite"
@@ -73,6 +74,7 @@ class Sight:
         looks: one or two.
         names: kernels by the address of their descriptor.
         values: what packets wait for and write, by ring and index.
+        counts: written and finished packets by the address of the read index, where only they were asked for.
         gaps: what could not be seen, in words, and what would help.
     """
 
@@ -80,10 +82,11 @@ class Sight:
     looks: list[Look] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     values: dict[tuple[int, int], ValueUse] = field(default_factory=dict)
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
 
     def add(self, piece: tuple[str, Any]) -> None:
-        """Add what the child sent: `look`, `names`, `values` or `gap`; a look replaces one that saw less."""
+        """Add what the child sent: `look`, `names`, `values`, `counts` or `gap`; a look replaces one that saw less."""
         kind, value = piece
         if kind == "look" and self.looks and self.looks[-1].at_ns == value.at_ns:
             self.looks[-1] = value
@@ -110,6 +113,22 @@ def look_twice(pids: Sequence[int], wait_s: float, limit_s: float) -> list[Sight
         if not sight.looks:
             sight.looks.append(Look(read_process(sight.pid), at_ns=time.monotonic_ns()))
     return sights
+
+
+def count_packets_of(places: Mapping[int, Sequence[tuple[int, int, int]]]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return written and finished packets of queues by pid and address of the read index, of those that answer.
+
+    Args:
+        places: of each process (pid) addresses of read index, write index and ring.
+    """
+
+    def count(pid: int) -> Iterator[tuple[str, Any]]:
+        yield "counts", count_packets(Memory(pid), places[pid])
+
+    children = {pid: _start(lambda pid=pid: count(pid)) for pid in places}  # type: ignore[misc]
+    until = time.monotonic() + COUNT_SECONDS
+    told = {pid: _collect(pid, *children[pid], until).counts for pid in places}
+    return {(pid, at): counts for pid, found in told.items() for at, counts in found.items()}
 
 
 def _start(work: Callable[[], Iterator[tuple[str, Any]]]) -> tuple[int, int]:
