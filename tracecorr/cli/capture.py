@@ -86,6 +86,13 @@ HqdOption = Annotated[
 HqdIntervalOption = Annotated[
     float | None, typer.Option(metavar="S", help=f"Minimum time between two HQD reads; default {_HQD_SECONDS:g}.")
 ]
+StallOption = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="Save what is seen of the workload when none of its packets ends for S seconds."),
+]
+StallKillOption = Annotated[
+    bool, typer.Option("--stall-kill", help="Then end the workload; a driver that cannot unmap it resets the GPU.")
+]
 LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
 PlainLogOption = Annotated[bool, typer.Option("--plain-log", help="Do not compress the HIP log while it is written.")]
 ContainerOption = Annotated[
@@ -141,6 +148,8 @@ def capture_verb(
     min_free_gb: MinFreeOption = 1.0,
     hqd: HqdOption = False,
     hqd_interval: HqdIntervalOption = None,
+    stall: StallOption = None,
+    stall_kill: StallKillOption = False,
     log_level: LogLevelOption = 5,
     plain_log: PlainLogOption = False,
     containers: ContainerOption = None,
@@ -161,9 +170,12 @@ def capture_verb(
     from tracecorr.capture.options import CaptureOptions
 
     container, image, pid = _only("--container", containers), _only("--image", images), _only("--pid", pids)
-    _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval)
+    _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval,
+                    stall=stall)  # fmt: skip
     _check_not_negative(delay=delay, min_free_gb=min_free_gb, log_level=log_level)
     refuse_idle("--hqd-interval", "--hqd", given=hqd_interval is not None, there=hqd)
+    refuse_idle("--stall-kill", "--stall", given=stall_kill, there=stall is not None)
+    refuse_idle("--stall-kill", "a COMMAND", given=stall_kill, there=pid is None)
     refuse_idle("--run-option", "--image", given=bool(run_option), there=image is not None)
     # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
     refuse_idle("--kill", "a COMMAND", given=kill, there=pid is None)
@@ -182,6 +194,8 @@ def capture_verb(
         correlate=not no_correlate,
         as_root=as_root,
         hqd_interval=hqd_interval or _HQD_SECONDS if hqd else None,
+        stall=stall,
+        stall_kill=stall_kill,
         log_level=log_level,
         compress_log=not plain_log,
         container=container,

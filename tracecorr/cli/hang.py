@@ -17,8 +17,7 @@ from tracecorr.model.errors import InputError, MachineError
 from tracecorr.model.printable import printable
 
 if TYPE_CHECKING:
-    from tracecorr.analyze.hangs import Judgment
-    from tracecorr.live.look import Look, Sight
+    from tracecorr.live.look import Look
 
 # All reads of one process together may take so long, besides the time between the looks.
 _LIMIT_SECONDS = 15.0
@@ -113,7 +112,7 @@ def _look(pids: list[int], wait_s: float, stall_s: float, firsts: dict[int, Look
     from tracecorr.analyze.hangs import judge_scene
     from tracecorr.live.look import look_twice
     from tracecorr.live.processes import tell_occupancy
-    from tracecorr.live.scene import make_scene
+    from tracecorr.live.scene import ANSWERS, describe_sight, make_scene
 
     if not hasattr(os, "fork") or not Path("/proc/self/task").is_dir():
         raise MachineError("this machine has no /proc", "run it on Linux")
@@ -133,35 +132,10 @@ def _look(pids: list[int], wait_s: float, stall_s: float, firsts: dict[int, Look
             firsts[sight.pid] = sight.looks[0]
         else:
             firsts.pop(sight.pid, None)
-        told.append(_describe(sight, found))
+        told.append(describe_sight(sight, found))
     status = max((p["status"] for p in told), key=(0, UNKNOWN, FAILED).index, default=0)
-    return {"status": status, "answer": _ANSWERS[status], "processes": told, "gpus": tell_occupancy(),
+    return {"status": status, "answer": ANSWERS[status], "processes": told, "gpus": tell_occupancy(),
             "kernel_log": _read_kernel_log(pids) if told else []}  # fmt: skip
-
-
-_ANSWERS = {0: "nothing stands", FAILED: "something stands", UNKNOWN: "it cannot be told whether something stands"}
-
-
-def _describe(sight: Sight, found: list[Judgment]) -> dict[str, Any]:
-    last = sight.looks[-1]
-    stands = any(judgment.stands for judgment in found)
-    unseen = last.queues is None
-    status = FAILED if stands else UNKNOWN if found or unseen else 0
-    return {
-        "pid": sight.pid, "name": last.process.comm if last.process else "", "status": status,
-        "answer": _ANSWERS[status], "judgments": [dataclasses.asdict(judgment) for judgment in found],
-        "queues": [_describe_queue(queue) for queue in last.queues or []],
-        "threads": [
-            {"tid": t.tid, "name": t.comm, "state": t.state, "doing": t.doing, "kernel_stack": list(t.frames)}
-            for t in last.threads
-        ],
-        "not_seen": sight.gaps,
-    }  # fmt: skip
-
-
-def _describe_queue(queue: Any) -> dict[str, Any]:
-    return {"id": queue.queue_id, "swq": hex(queue.address), "hwq": hex(queue.ring), "size": queue.size,
-            "written": queue.write, "finished": queue.read, "pending": queue.pending}  # fmt: skip
 
 
 def _read_kernel_log(pids: list[int]) -> list[str]:

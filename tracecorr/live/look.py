@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import pickle
@@ -10,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from tracecorr.live.kernels import name_kernels
 from tracecorr.live.memory import Memory
@@ -106,13 +107,14 @@ def look_twice(pids: Sequence[int], wait_s: float, limit_s: float) -> list[Sight
         wait_s: time between the looks.
         limit_s: time that all reads of one process may take besides.
     """
-    children = {pid: _start(lambda pid=pid: _look(pid, wait_s)) for pid in pids}  # type: ignore[misc]
     until = time.monotonic() + wait_s + limit_s
-    sights = [_collect(pid, *children[pid], until) for pid in pids]
-    for sight in sights:
-        if not sight.looks:
-            sight.looks.append(Look(read_process(sight.pid), at_ns=time.monotonic_ns()))
-    return sights
+    looking = [Looking(pid, lambda pid=pid: _look(pid, wait_s), until) for pid in pids]  # type: ignore[misc]
+    return [one.wait() for one in looking]
+
+
+def begin_looking(pid: int, wait_s: float, limit_s: float) -> Looking:
+    """Begin two looks at a process, and return at once; `Looking.poll` tells when they are done."""
+    return Looking(pid, lambda: _look(pid, wait_s), time.monotonic() + wait_s + limit_s)
 
 
 def count_packets_of(places: Mapping[int, Sequence[tuple[int, int, int]]]) -> dict[tuple[int, int], tuple[int, int]]:
@@ -125,55 +127,102 @@ def count_packets_of(places: Mapping[int, Sequence[tuple[int, int, int]]]) -> di
     def count(pid: int) -> Iterator[tuple[str, Any]]:
         yield "counts", count_packets(Memory(pid), places[pid])
 
-    children = {pid: _start(lambda pid=pid: count(pid)) for pid in places}  # type: ignore[misc]
     until = time.monotonic() + COUNT_SECONDS
-    told = {pid: _collect(pid, *children[pid], until).counts for pid in places}
-    return {(pid, at): counts for pid, found in told.items() for at, counts in found.items()}
+    looking = [Looking(pid, lambda pid=pid: count(pid), until) for pid in places]  # type: ignore[misc]
+    return {(one.pid, at): counts for one in looking for at, counts in one.wait().counts.items()}
 
 
-def _start(work: Callable[[], Iterator[tuple[str, Any]]]) -> tuple[int, int]:
-    """Start a child that sends what `work` yields; return its pid and the end of the pipe to read from."""
-    end, begin = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(begin)
-        return child, end
-    status = 1
+class Looking:
+    """Let a child look at a process, and take what it sends up to a time.
+
+    A child that does not answer is left alone after SIGKILL, not waited for: one that waits in the driver cannot end.
+
+    Args:
+        pid: the process that is looked at.
+        work: yields what it sees.
+        until: time (monotonic) after which it is not waited for.
+    """
+
+    def __init__(self, pid: int, work: Callable[[], Iterator[tuple[str, Any]]], until: float) -> None:
+        self.pid = pid
+        self._until, self._data = until, bytearray()
+        self._pipe, begin = os.pipe()
+        parent = os.getpid()
+        self._child = os.fork()
+        if self._child:
+            os.close(begin)
+            return
+        status = 1
+        try:
+            os.close(self._pipe)
+            _end_with(parent)
+            with os.fdopen(begin, "wb") as pipe:
+                _send(work, pipe)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def wait(self) -> Sight:
+        """Return what was seen, once it was, or its time is over."""
+        while (sight := self.poll(1.0)) is None:
+            pass
+        return sight
+
+    def poll(self, seconds: float = 0.0) -> Sight | None:
+        """Return what was seen; None if it may still come. Waits for so long at most."""
+        left = self._until - time.monotonic()
+        is_ready = bool(select.select([self._pipe], [], [], max(0.0, min(seconds, left)))[0])
+        piece = os.read(self._pipe, 1 << 20) if is_ready else b""
+        self._data += piece
+        if piece or (not is_ready and left > 0):
+            return None
+        return self._finish(is_done=is_ready)
+
+    def stop(self) -> None:
+        """Let it be."""
+        self._finish(is_done=False)
+
+    def _finish(self, *, is_done: bool) -> Sight:
+        os.close(self._pipe)
+        if not is_done:
+            os.kill(self._child, signal.SIGKILL)
+        # One that was killed is gone in a moment, or waits in the driver.
+        for _ in range(20):
+            if is_done or os.waitpid(self._child, os.WNOHANG)[0]:
+                break
+            time.sleep(0.005)
+        if is_done:
+            os.waitpid(self._child, 0)
+        sight = Sight(self.pid)
+        for piece in _unpickle(bytes(self._data)):
+            sight.add(piece)
+        if not is_done:
+            sight.gaps.append("its memory did not answer in time: a thread of it, or the driver, holds its memory "
+                              "lock; its threads, and files of the driver, were read without it")  # fmt: skip
+        if not sight.looks:
+            sight.looks.append(Look(read_process(self.pid), at_ns=time.monotonic_ns()))
+        return sight
+
+
+def _send(work: Callable[[], Iterator[tuple[str, Any]]], pipe: IO[bytes]) -> None:
     try:
-        os.close(end)
-        with os.fdopen(begin, "wb") as pipe:
-            try:
-                for piece in work():
-                    pickle.dump(piece, pipe)
-                    pipe.flush()
-            except (OSError, ValueError, ArithmeticError, LookupError, TypeError) as error:
-                pickle.dump(("gap", f"a look failed: {type(error).__name__}: {error}"), pipe)
-        status = 0
-    finally:
-        os._exit(status)
+        for piece in work():
+            pickle.dump(piece, pipe)
+            pipe.flush()
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError) as error:
+        pickle.dump(("gap", f"a look failed: {type(error).__name__}: {error}"), pipe)
 
 
-def _collect(pid: int, child: int, pipe: int, until: float) -> Sight:
-    """Return what a child sent up to a time; one that does not answer is left alone after SIGKILL, not waited for."""
-    sight, data, is_done = Sight(pid), bytearray(), False
-    while not is_done and select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
-        piece = os.read(pipe, 1 << 20)
-        data += piece
-        is_done = not piece
-    os.close(pipe)
-    if not is_done:
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0 if is_done else os.WNOHANG)
-    stream = memoryview(bytes(data))
-    for piece_of in _unpickle(stream):
-        sight.add(piece_of)
-    if not is_done:
-        sight.gaps.append("its memory did not answer in time: a thread of it, or the driver, holds its memory lock; "
-                          "threads and driver files above were read without it")  # fmt: skip
-    return sight
+def _end_with(parent: int) -> None:
+    """Let the kernel end this process when its parent ends (PR_SET_PDEATHSIG), and let no signal handler of it run."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
-def _unpickle(data: memoryview) -> Iterator[tuple[str, Any]]:
+def _unpickle(data: bytes) -> Iterator[tuple[str, Any]]:
     stream = io.BytesIO(data)
     while True:
         try:
