@@ -113,3 +113,17 @@ def test_a_written_value_lets_its_waiter_go(nullgpu: NullGpu, tmp_path: Path) ->
         assert program.stdout.readline() == "written\n"
         _, process = look(program.pid, "--wait", "200ms", cwd=tmp_path)
     assert [j["cause"] for j in process["judgments"]] == ["kernel"]
+
+
+def test_a_capture_saves_what_stands_and_ends_it_where_that_is_wanted(nullgpu: NullGpu, tmp_path: Path) -> None:
+    (tmp_path / "standing.py").write_text((_FOLDER / "standing.py").read_text())
+    command = nullgpu.command("python3", "standing.py", "kernel", "5")
+    words = ("capture", "-o", "x", "--stall", "1", "--stall-kill", "--no-correlate", "--", *command)
+    ended = run_verb(*words, cwd=tmp_path, env={**nullgpu.environment(tmp_path), "NULLGPU_STALL": "2"})
+    assert ended.status == 128 + signal.SIGTERM, ended.err
+    assert "(--stall-kill)" in ended.err
+    assert "GPU" in ended.err
+    (stall,) = json.loads((tmp_path / "x.tracecorr" / "capture.json").read_text())["stalls"]
+    saved = json.loads((tmp_path / "x.tracecorr" / stall["file"]).read_text())
+    assert [(j["cause"], j["stands"]) for j in saved["judgments"]] == [("kernel", True)]
+    assert "vadd(" in saved["judgments"][0]["means"]

@@ -179,9 +179,7 @@ class Session:
         stall = self._options.stall
         self._stall = StallWatch(self._folder, stall, self._status.tell) if stall is not None else None
         self._sight = self._watch_sight()
-        self._ending = Ending(
-            self._launched.workload, self._status.tell, is_wanted=self._options.kill or self._options.stall_kill
-        )
+        self._ending = Ending(self._launched.workload, self._status.tell, is_wanted=self._options.kill)
         frames = self._folder.frames if self._options.compress_log else None
         self._logs = LogKeeper(self._launched.logs, frames, self._list_users)
 
@@ -283,7 +281,7 @@ class Session:
         if told and self._options.stall_kill:
             self._status.tell(warn_of_reset(self._processes.alive))
             self._end_recording(told)
-            self._ending.begin(told)
+            self._ending.begin(told, "--stall-kill")
 
     def _watch_sight(self) -> LogSight | None:
         """Return what finds processes that cannot reach the log; a container was given a folder of its own."""

@@ -16,7 +16,7 @@ from tracecorr.live.look import Looking, Sight, begin_looking
 from tracecorr.live.processes import find_processes
 from tracecorr.live.scene import describe_sight, make_scene
 
-_LIMIT_SECONDS = 15.0
+_LIMIT_SECONDS = 60.0
 
 
 class StallWatch:

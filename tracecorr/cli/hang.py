@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tracecorr.live.look import Look
 
 # All reads of one process together may take so long, besides the time between the looks.
-_LIMIT_SECONDS = 15.0
+_LIMIT_SECONDS = 30.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _KERNEL_LOG, _RECENT_NS, _RECORD_BYTES, _MOST_RECORDS = Path("/dev/kmsg"), 900 * 10**9, 8192, 20_000
 _SHOWN_THREADS = 12
@@ -51,7 +51,7 @@ def hang_verb(
     /proc/PID/fd     who has /dev/kfd open   none  (1)   one is not found
     /sys/class/kfd   queues, slots           none  no    a part is missing
     /dev/kmsg        lines of the driver     none  (2)   a part is missing
-    /proc/PID/maps   what may be read        mmap  (1)   no answer in 15 s:
+    /proc/PID/maps   what may be read        mmap  (1)   no answer in 30 s:
     and pagemap, mem queues, packets,        mmap  (1)   told, and a child
                      signals, arguments                  is left behind
 

@@ -197,8 +197,8 @@ class Looking:
         for piece in _unpickle(bytes(self._data)):
             sight.add(piece)
         if not is_done:
-            sight.gaps.append("its memory did not answer in time: a thread of it, or the driver, holds its memory "
-                              "lock; its threads, and files of the driver, were read without it")  # fmt: skip
+            sight.gaps.append("its memory was not read in time: the machine is busy, or a thread of it or the driver "
+                              "holds its memory lock")  # fmt: skip
         if not sight.looks:
             sight.looks.append(Look(read_process(self.pid), at_ns=time.monotonic_ns()))
         return sight
@@ -243,7 +243,7 @@ def _look(pid: int, wait_s: float) -> Iterator[tuple[str, Any]]:
         time.sleep(wait_s)
         yield "look", Look(read_process(pid), read_threads(pid), at_ns=time.monotonic_ns())
         return
-    handles, is_whole, looked = memory.find_signals(SCAN_BYTES, time.monotonic() + SCAN_SECONDS)
+    handles, is_whole, looked = memory.find_signals(SCAN_BYTES, SCAN_SECONDS)
     if not is_whole:
         yield "gap", f"only {looked >> 20} MiB of its memory were looked through: queues may be missing"
     signals = read_signals(memory, handles)
