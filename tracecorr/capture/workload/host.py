@@ -41,7 +41,7 @@ class Ending:
         self._until: float | None = None
 
     def begin(self, reason: str, option: str = "") -> None:
-        """Say why the recording ended; ask the workload to end where that is wanted, or an option of its own says so."""
+        """Say why the recording ended; ask the workload to end where that is wanted, or `option` wants it."""
         option = option or ("--kill" if self._is_wanted else "")
         after = f"gets SIGTERM ({option})" if option else "runs on"
         self._tell(f"the recording ended: {reason}; the workload {after}")
