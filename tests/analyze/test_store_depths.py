@@ -1,4 +1,4 @@
-"""Depth of a ring without any HIP log: the doorbell probe reads the queue's indexes, where the layout is what it seems."""
+"""Depth of a ring without any HIP log: the doorbell probe reads the queue's indexes, where its layout is confirmed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_indexes_are_believed_where_the_queue_confirms_its_layout(
     trace = tmp_path / "trace.txt"
     line = _LINE.format(us=5, val=8) + f" written=9 finished=3 check={check}"
     trace.write_text(f"# tracer: nop\n#\n{line}\n{_LINE.format(us=9, val=9)}\n")
-    import_files(tmp_path / "x.tracecorr", [], [trace], ftrace_clock="mono")
+    import_files(tmp_path / "x.tracecorr", [], [trace], clock="mono")
     correlate(tmp_path / "x.tracecorr")
     args = Capture.open(tmp_path / "x.tracecorr").table("args").collect()
     kept = [(key, value) for key, value in args.select("key", "u64").rows() if key in ("written", "finished", "check")]

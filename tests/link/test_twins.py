@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.analyze.chain import list_chain
@@ -20,8 +20,8 @@ from tracecorr.analyze.report import summarize_capture
 from tracecorr.experiment.report import count_moves
 from tracecorr.link.functions import nest_calls
 from tracecorr.model import schema
+from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import Flag
-from tracecorr.model.sights import is_counted
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -238,7 +238,6 @@ _ORDERS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
 @given(trees=st.lists(_TREES, min_size=1, max_size=3), order=st.sampled_from(_ORDERS), step=st.sampled_from([0, 500]))
 def test_trees_of_calls_count_each_call_once(trees: list[list[Any]], order: list[str], step: int) -> None:
     """Of a text (by the order of lines) and of pages (by their times); functions call themselves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 import secrets
@@ -20,8 +21,9 @@ from pathlib import Path
 import polars as pl
 
 from tracecorr.analyze.experiment import APART, STAMPS, TOGETHER, as_rows, measure_overhead
-from tracecorr.capture.workload.engines import find_engine
-from tracecorr.capture.workload.invoker import Invoker, find_invoker
+from tracecorr.capture.plan.runtimes import installed_libraries
+from tracecorr.capture.workload.engines import container_pid, find_engine
+from tracecorr.capture.workload.invoker import Invoker, find_invoker, read_environment
 from tracecorr.control import HOLD
 from tracecorr.experiment.policies import (
     NONE,
@@ -34,6 +36,7 @@ from tracecorr.experiment.policies import (
     steer,
 )
 from tracecorr.model.errors import InputError, MachineError, TracecorrError
+from tracecorr.model.hip_environment import HONOUR_PRIORITIES, IGNORES_PRIORITIES, describe_effects, is_on
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
 from tracecorr.store.ownership import give_folder
@@ -290,6 +293,8 @@ def run_preempt(options: PreemptOptions, say: _Say) -> Runs:
     """
     if options.capture:
         _check_machine(options)
+    if told := warn_of_priorities(options):
+        say(told)
     try:
         _make_callers_folder(options.folder)
     except OSError as error:
@@ -299,6 +304,36 @@ def run_preempt(options: PreemptOptions, say: _Say) -> Runs:
     except TracecorrError:
         _leave(options.folder, say)
         raise
+
+
+def warn_of_priorities(options: PreemptOptions) -> str:
+    """Return why stream priorities may reach no queue of the workloads; empty if nothing says so.
+
+    Raises:
+        MachineError: the caller's environment cannot be read.
+    """
+    if options.container is None:
+        pid, root, environment = None, Path("/"), find_invoker(os.environ).environment
+    else:
+        pid = container_pid(options.container, os.environ)
+        root, environment = Path(f"/proc/{pid}/root"), read_environment(pid) or {}
+    if (on := is_on(environment, IGNORES_PRIORITIES)) is not None:
+        told = "; ".join(text for text in describe_effects(environment) if text.startswith(IGNORES_PRIORITIES))
+        return f"{told}; {HONOUR_PRIORITIES}" if on else ""
+    program = "" if pid is not None else shutil.which(options.high.split()[0], path=environment.get("PATH")) or ""
+    for name, path in installed_libraries(root, environment, program).items():
+        if "libamdhip64" in name and _holds(path, IGNORES_PRIORITIES.encode()):
+            return f"{name} may ignore stream priorities, so that none reaches the GPU: {HONOUR_PRIORITIES}"
+    return ""
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    """Tell whether a library has a text; not if it cannot be read."""
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(text) >= 0
+    except (OSError, ValueError):
+        return False
 
 
 def _run_rounds(options: PreemptOptions, say: _Say) -> Runs:

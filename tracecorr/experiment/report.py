@@ -35,7 +35,7 @@ from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.experiment.policies import NONE
 from tracecorr.experiment.preempt import Runs
-from tracecorr.model.sights import is_counted
+from tracecorr.model.calls import is_counted
 from tracecorr.store import Capture
 
 # Driver functions and SMI events that take a queue off the GPU, or put it back.

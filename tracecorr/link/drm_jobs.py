@@ -5,9 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.events import attach_fields
-from tracecorr.model import schema
+from tracecorr.model import frames, schema
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import RECORDED
-from tracecorr.read.kfd.functions import hex_text
+from tracecorr.read.kfd.fields import hex_text
 
 # Old naming up to Linux 6.16 and in the DKMS trees, new naming from 6.17 on.
 _QUEUE = ("drm_sched_job", "drm_sched_job_queue")
@@ -70,6 +71,7 @@ def ring_kind(ring: pl.Expr) -> pl.Expr:
     return kind
 
 
+@gives(frames.EDGES)
 def link_drm_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
     """Return the edges `drm_job`: queue -> run -> done of each job, by its fence."""
     first = jobs.select(from_event="queue_event", to_event=pl.coalesce("run_event", "done_event"))

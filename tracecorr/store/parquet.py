@@ -15,8 +15,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracecorr import native
-
 # The index of a row group takes some kilobytes; fewer rows would not fill its encodings. Two groups are in memory, the
 # one that is encoded and the next. Of a large frame, which is there anyway, more are encoded at once.
 _GROUP_ROWS, _MOST_GROUP_ROWS = 1 << 17, 1 << 20
@@ -124,7 +122,10 @@ def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:
     if most == codes.min() and not codes.null_count():
         text = pa.array(column.head(1).cast(pl.String).to_list(), pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(codes), np.int32)), text, safe=False)
-    numbers, listed = native.number_codes(codes.to_arrow(), most)
-    texts = pl.Series(listed, dtype=codes.dtype).cat.to(column.dtype).cast(pl.String)
+    listed = codes.drop_nulls().unique(maintain_order=True)
+    number = np.zeros(most + 1, np.int32)
+    number[listed.to_numpy()] = np.arange(len(listed))
+    numbers = pa.array(number[codes.fill_null(0).to_numpy()], mask=codes.is_null().to_numpy())
+    texts = listed.cat.to(column.dtype).cast(pl.String)
     # Not cast by arrow: that alone would import what it computes with, which takes some 60 ms.
     return pa.DictionaryArray.from_arrays(numbers, pa.array(texts.to_list(), pa.string()), safe=False)

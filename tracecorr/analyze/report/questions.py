@@ -21,8 +21,8 @@ from tracecorr.analyze.report.answers import WENT_WRONG, Answer
 from tracecorr.analyze.still_open import describe_still_open, list_events
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
+from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import INFERRED, RECORDED
-from tracecorr.model.sights import is_counted
 from tracecorr.store.recording import describe_exit
 
 _QUESTION = "How busy was the GPU, where was it idle, and who was waiting?"

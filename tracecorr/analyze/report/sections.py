@@ -287,8 +287,8 @@ def _queue_sections(evidence: Evidence) -> Iterator[Section]:
         "backlog",
         "Depth of the rings",
         evidence.by_node(lambda node: node.backlog),
-        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound. Where the "
-        "log prints none (`--log-level 0`): the indexes that the doorbell probe read at each store",
+        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound. Where "
+        "the log prints none (`--log-level 0`): the indexes that the doorbell probe read at each store",
         "" if evidence.backlog.height else no_packets,
         nothing="neither the log (ROCm 6.2 and later at level 5) nor the doorbell probe tells read and write index",
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.model.hip_names import STREAM_MAKERS
+from tracecorr.model.calls import STREAM_MAKERS
 from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, UNKNOWN_FORM
 from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages

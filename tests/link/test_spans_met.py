@@ -7,7 +7,7 @@ import random
 import polars as pl
 import pytest
 
-from tracecorr.clock.intervals import pair_spans
+from tracecorr.link.creations import pair_spans
 
 SPANS = {"process": pl.UInt32, "ring": pl.UInt64, "low": pl.Int64, "high": pl.Int64}
 
