@@ -86,10 +86,15 @@ HqdOption = Annotated[
 _HqdIntervalOption = Annotated[
     float | None, typer.Option(metavar="S", help=f"Minimum time between two HQD reads; default {_HQD_SECONDS:g}.")
 ]
+_LocksOption = Annotated[
+    bool, typer.Option("--locks", help="Record futex calls, too: who waited for a lock, and who woke it.")
+]
 _StallOption = Annotated[
     float | None,
     typer.Option(metavar="S", help="Save what is seen of the workload when none of its packets ends for S seconds."),
 ]
+# Uncontended locks make no system call.
+_LOCK_EVENTS = ("syscalls/sys_enter_futex", "syscalls/sys_exit_futex")
 _StallKillOption = Annotated[
     bool, typer.Option("--stall-kill", help="Then end the workload; a driver that cannot unmap it resets the GPU.")
 ]
@@ -148,6 +153,7 @@ def capture_verb(
     min_free_gb: _MinFreeOption = 1.0,
     hqd: HqdOption = False,
     hqd_interval: _HqdIntervalOption = None,
+    locks: _LocksOption = False,
     stall: _StallOption = None,
     stall_kill: _StallKillOption = False,
     log_level: _LogLevelOption = 5,
@@ -180,11 +186,12 @@ def capture_verb(
     # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
     refuse_idle("--kill", "a COMMAND", given=kill, there=pid is None)
     refuse_idle("--as-root", "a COMMAND on the host", given=as_root, there=(container or image or pid) is None)
+    events_too = [*(events or ()), *(_LOCK_EVENTS if locks else ())]
     options = CaptureOptions(
         command=tuple(command or ()),
         output=None if output is None else add_suffix(output),
         force=force,
-        wanted=_want(event_set, events, functions, uprobes, ranges, probe_shared, buffer_mb),
+        wanted=_want(event_set, events_too, functions, uprobes, ranges, probe_shared, buffer_mb),
         duration=duration,
         delay=delay,
         start_on_signal=start_on_signal,
