@@ -234,6 +234,7 @@ def _other_messages() -> list[Message]:
     table = [
         Message(start, "other", name, Kind.TEXT)
         for start, name in (
+            ("Memory Fault Error", "memory_fault"), ("HW Exception Error", "hardware_exception"),
             ("HIP Version: ", "hip_version"), ("ROCclr version: ", "hip_version"),
             ("HIP Library Path: ", "hip_library"), ("Code object saved in ", "code_object_saved"),
             ("Using Native code object: ", "code_object"), ("Using native code object for device: ", "code_object"),
@@ -260,7 +261,6 @@ def _other_messages() -> list[Message]:
             ("Direct Dispatch: {direct_dispatch}", "direct_dispatch"),
             ("GraphExec::Run max_streams: {max_streams}, on device: {device}", "graph_run"),
             ("UpdateStreams failed for device id:{device}", "graph_streams_missing"),
-            ("Memory Fault Error", "memory_fault"),
             ("Unknown Event Type", "unknown_event"),
         )
     ]
@@ -310,6 +310,11 @@ COMMAND_FORMS = (
 
 # What messages of kind `TEXT` hold: groups that are numbers go to their columns, or to `args` like the others.
 TEXTS = {
+    "memory_fault": re.compile(
+        r"Memory Fault Error(?: \[GPU index: (?P<gpu_index>\d+),\s+faulting addr: (?P<fault_address>0x[0-9a-f]+)"
+        r"(?:,\s+kernel: (?P<fault_kernel>.*)\])?)?"
+    ),
+    "hardware_exception": re.compile(r"HW Exception Error"),
     "hip_version": re.compile(r"(?P<version>.*)"),
     "hip_library": re.compile(r"HIP Library Path: (?P<path>.*)"),
     "spirv_code_object": re.compile(r"Using spirv code object for device: (?P<device_isa>.*)"),
