@@ -212,6 +212,30 @@ def test_a_lost_update_excuses_the_priority_that_a_queue_was_created_with() -> N
     assert judge(rows, "priority_reaches_hardware")[0] == "UNKNOWN"
 
 
+def test_a_runtime_that_ignores_priorities_is_named_as_the_cause() -> None:
+    """Packets print priority 3 (high) and the queue is one of normal priority; or the variable says it."""
+    rows = make_run()
+    rows["queues"][0]["priority_log"] = 1
+    plain = judge(rows, "priority_reaches_hardware")
+    asked = {"environment": {"DEBUG_HIP_IGNORE_STREAM_PRIORITY": "1"}}
+    by_variable = judge(rows, "priority_reaches_hardware", info=asked)
+    rows["launches"][0]["stream_priority"] = 3
+    by_packet = judge(rows, "priority_reaches_hardware")
+    assert [outcome for outcome, *_ in (plain, by_variable, by_packet)] == ["FAIL"] * 3
+    assert "DEBUG_HIP_IGNORE_STREAM_PRIORITY" not in plain[1]
+    for _, reason, _ in (by_variable, by_packet):
+        assert "ignores stream priorities" in reason and "set DEBUG_HIP_IGNORE_STREAM_PRIORITY=0" in reason
+
+
+def test_doorbells_that_clr_rings_itself_are_told() -> None:
+    rows = make_run()
+    drop_layer("doorbell")(rows)
+    info = {"environment": {"DEBUG_CLR_DIRECT_DOORBELL": "1"}}
+    outcome, reason, remedy = judge(rows, "doorbell_per_packet", info=info)
+    assert (outcome, remedy) == ("UNKNOWN", "run without DEBUG_CLR_DIRECT_DOORBELL")
+    assert "rings doorbells without a call" in reason
+
+
 def test_losses_do_not_excuse_what_was_seen() -> None:
     rows = make_run()
     rows["losses"].append({"source": "ftrace", "cpu": 0, "from_ns": 5_500, "to_ns": 5_600, "count": 1})

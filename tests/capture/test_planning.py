@@ -133,6 +133,15 @@ def test_one_address_is_one_doorbell_probe() -> None:
     ]  # fmt: skip
 
 
+def test_queues_of_rocm_10_are_probed_where_the_library_makes_them() -> None:
+    """SYNTHETIC symbols: those that libhsa-runtime64 exports since ROCm 10."""
+    made = {"hsa_amd_queue_create": 0xC2000, "hsa_amd_counted_queue_acquire": 0xC2100}
+    newer = replace(HSA, symbols={**HSA.symbols, **made})
+    plan = make_plan(Wanted("minimal"), replace(_machine("6.12"), runtimes=(newer,)))
+    named = {probe.name for probe in plan.probes}
+    assert {f"{name}{end}" for name in made for end in ("", "_ret")} <= named
+
+
 def test_two_copies_of_a_runtime_are_both_probed() -> None:
     wheel = replace(HSA, path="/venv/torch/lib/libhsa-runtime64.so", host_path="/venv/libhsa.so", inode=99)
     plan = make_plan(Wanted(), replace(_machine("6.12"), runtimes=(HSA, wheel)))

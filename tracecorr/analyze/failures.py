@@ -8,8 +8,8 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.kernel_log import summarize_kernel_log
+from tracecorr.model.calls import is_failed
 from tracecorr.model.kinds import ABORTED_PACKET, LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, NOTICES, WORST_LEVELS
-from tracecorr.model.results import is_failed
 from tracecorr.read.kernel_log import MESSAGES
 from tracecorr.read.kernel_log.catalogue import FAULT, HARDWARE, MEMORY, QUEUE, RESET, SCHEDULER
 

@@ -27,6 +27,8 @@ from tracecorr.capture.workload.host import AttachedProcess
 from tracecorr.capture.workload.invoker import Invoker, call_as_root, find_invoker, read_environment
 from tracecorr.capture.workload.launch import check_command
 from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, quote_path
+from tracecorr.model.hip_environment import describe_lost_end
+from tracecorr.model.kinds import LEAST_ADDRESS
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 Say = Callable[[str], None]
+# The exit status of a workload that SIGKILL ended, as a shell tells it.
+_KILLED = 128 + 9
 
 
 def _need_rights() -> None:
@@ -230,6 +234,8 @@ def render_summary(shown: Path) -> Iterator[str]:
     for loss in info["losses"]:
         yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"
     logs = [entry for entry in info["files"] if entry["source"] == "amd_log"]
+    if logs and info["exit_status"] == _KILLED:
+        yield from _describe_lost_end(capture)
     if logs:
         stored = sum(entry.get("stored_bytes", entry["size"]) for entry in logs)
         size = sum(entry["size"] for entry in logs)
@@ -256,6 +262,18 @@ def render_summary(shown: Path) -> Iterator[str]:
     if told := describe_coverage(measure_coverage(capture.table, info)):
         yield told
     yield f"next step: tracecorr report {quote_path(shown)}"
+
+
+def _describe_lost_end(capture: Capture) -> Iterator[str]:
+    """Yield what a killed workload may have lost of its log."""
+    import polars as pl
+
+    hashed = False
+    if capture.has_tables():
+        printed = capture.table("threads").select((pl.col("log_tid") < LEAST_ADDRESS).any()).collect().item()
+        hashed = bool(printed)
+    if told := describe_lost_end(capture.info.get("environment") or {}, prints_hashes=hashed):
+        yield f"warning: {told}"
 
 
 def _seconds(info: dict[str, Any]) -> str:

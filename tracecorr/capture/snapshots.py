@@ -13,7 +13,7 @@ from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import PARTLY, YES, Finding
 from tracecorr.model.errors import MachineError
-from tracecorr.read.kfd.topology import NodeFiles, list_nodes
+from tracecorr.read.kfd.topology import SDMA_TYPES, NodeFiles, list_nodes
 from tracecorr.store.raw import read_topology
 
 POLL_SECONDS = 1.0
@@ -129,7 +129,9 @@ def look_at_slots(kfd: Path = _KFD) -> list[Finding]:
     nodes = [NodeFiles(*files) for files in read_topology(kfd / "topology/nodes")]
     found = []
     for gpu_id, slots in list_nodes(nodes).select("gpu_id", "cp_slots").drop_nulls().iter_rows():
-        pids = [queue["pid"] for queue in shown if queue.get("gpuid") == gpu_id and queue.get("type") == 0]
+        pids = [
+            queue["pid"] for queue in shown if queue.get("gpuid") == gpu_id and queue.get("type", 1) not in SDMA_TYPES
+        ]
         told = f"{len(pids)} of {slots} compute slots taken, by {len(set(pids))} processes"
         over = "; oversubscribed: queues wait for a slot, and an idle GPU may show 100 % busy"
         is_over = len(pids) > slots

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
-from tracecorr.clock.joins import select_rows
-from tracecorr.clock.rows import IS_PACKET, Places, attach_columns, fill_columns
 from tracecorr.link.calls import list_unsure_names
 from tracecorr.link.commands import match_commands, match_completions
 from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads, span_stores
+from tracecorr.link.events import attach_columns, fill_columns, find_places
 from tracecorr.link.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
+from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.kinds import (
     COMPLETE,
     COPY,
@@ -53,7 +53,7 @@ def name_refused_copies(events: pl.DataFrame) -> pl.DataFrame:
 
 _SHOWN_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
-    "kernarg", "engine",
+    "kernarg", "engine", "stream_priority", "virtual_pipe",
 ]  # fmt: skip
 # What the packets of a kernel tell of it, by the column of `kernels`.
 _KERNEL_COLUMNS = {"lds": "group_bytes", "scratch": "private_bytes", "kernarg_bytes": "kernarg_bytes"}
@@ -126,7 +126,7 @@ def build_launches(
     stores, shared = share_lone_threads(stores, base, events)
     miscounted = list_contradicted(stores, shared)
     base, shared = forget_indexes(base, miscounted), forget_indexes(shared, miscounted)
-    places = Places.of(packets).find(base)
+    places = find_places(packets, base)
     joined = base.with_columns(packets["command_offset"].gather(places))
     joined = _add(joined, match_stores(stores, shared))
     joined = joined.rename({"command": "command_seen"})
@@ -139,7 +139,7 @@ def build_launches(
     joined = joined.with_columns(stream=name_streams(joined, events))
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
-    spans = select_rows(link_gpu_times(times, uses), base["event"])
+    spans = link_gpu_times(times, uses).join(base, on="event", how="semi", maintain_order="left")
     gpu = drop_ended(spans, joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))

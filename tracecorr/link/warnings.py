@@ -8,10 +8,10 @@ import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.refuted import warn_refuted
-from tracecorr.clock.rows import select_source
 from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
+from tracecorr.link.threads.hashed_tids import SHARED_NUMBER
 from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 
@@ -41,7 +41,7 @@ def list_warnings(
     sources = set(events["source"].unique().cast(pl.String))
     warnings = [_describe_unaligned(key, m, alone=len(maps) == 1) for key, m in maps.items() if not m.aligned]
     warnings += [*warn_refuted(tables["clock_map"]), *_warn_wide(tables["clock_map"])]
-    log = select_source(events, "amd_log", ["source", "thread", "stamp_ns"])
+    log = events.filter(pl.col("source") == "amd_log").select("source", "thread", "stamp_ns")
     if len(log):
         warnings += [
             f"{key} is taken as CLOCK_MONOTONIC unproven: no mark, doorbell or queue creation shows it"
@@ -59,6 +59,7 @@ def list_warnings(
         pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
     ).is_empty():
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
+    warnings += _warn_shared_numbers(threads, tables["processes"])
     warnings += warn_foreign(events, tables["links"])
     # What a capture dumped by itself is of its run, be it from before the first queue.
     if shows_none_of_log(tables["hqd"].filter(pl.col("read_start_ns").is_null()), tables["queues"]):
@@ -75,12 +76,39 @@ def list_warnings(
     return [*warnings, *warn_of_another_run(events, tables["args"], samples)]
 
 
+def warn_missing(missing: pl.DataFrame, files: pl.DataFrame) -> list[str]:
+    """Name the logs in which bytes are missing that the trace shows to be written, and where.
+
+    Args:
+        missing: `part_tables.MISSING`.
+        files: the table.
+    """
+    named = missing.join(files.select("file", "path"), on="file", maintain_order="left")
+    found = named.group_by("path", maintain_order=True).agg("position", "bytes")
+    return [
+        f"{path}: {sum(sizes):,} bytes that the trace shows to be written are not in it: "
+        + ", ".join(f"{size:,} at byte {at:,}" for at, size in list(zip(places, sizes, strict=True))[:_MOST_NAMED])
+        + (f", and at {len(places) - _MOST_NAMED} more places" if len(places) > _MOST_NAMED else "")
+        for path, places, sizes in found.iter_rows()
+    ]
+
+
+def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list[str]:
+    """Name the threads of a log that prints hashes whose lines may be those of several threads."""
+    shared = threads.filter(pl.col("how").cast(pl.String) == SHARED_NUMBER).join(processes, on="process", how="left")
+    return [
+        f"process {pid}: several threads print tid {tid:#07x}, a hash of 20 bits: their lines cannot be told apart, so "
+        "that calls of theirs may be paired wrongly, and none of them is linked to the trace"
+        for pid, tid in shared.select("log_pid", "log_tid").iter_rows()
+    ]
+
+
 def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     """Say of which traces without a told clock it is not proven that they are on one: each buffer has its own.
 
     The files of a trace's CPUs, and pieces of one trace, hold no records of one CPU at the same time.
     """
-    rows = select_source(events, "ftrace", ["file", "cpu", "stamp_ns"]).drop_nulls()
+    rows = events.filter(pl.col("source") == "ftrace").select("file", "cpu", "stamp_ns").drop_nulls()
     spans = rows.group_by("file", "cpu").agg(begin=pl.col("stamp_ns").min(), end=pl.col("stamp_ns").max())
     both = spans.join(spans, on="cpu", suffix="_other").filter(
         pl.col("file") < pl.col("file_other"),

@@ -70,6 +70,12 @@ PART_PACKETS = Table(
         ("engine", U32, "copy_engine mask of a copy"),
         ("dst", U64, "destination address of a copy"),
         ("src", U64, "source address of a copy"),
+        ("stream_priority", I32, "priority of its stream: 0 low, 1 normal, 2 medium, 3 high (ROCm 10)"),
+        (
+            "virtual_pipe",
+            I32,
+            "`virtual_pipe_id`: pipe that the runtime reckons with, not read from hardware (ROCm 10)",
+        ),
     ),
 )
 
@@ -151,6 +157,19 @@ WRITERS = Table(
         ("tid", U64, "kernel thread"),
         ("pid", U32, "its process; null = not told"),
         ("evidence", CAT, "`recorded`: it wrote all of them; `derived`: most of them"),
+    ),
+)
+
+MISSING = Table(
+    "missing",
+    "bytes that were written to a HIP log and are not in it (between stages, not stored)",
+    columns_of(
+        ("file", U16, "key of the log in `files`"),
+        ("position", I64, "where in the log they are missing: the first record behind them", "bytes"),
+        ("bytes", I64, "how many", "bytes"),
+        ("before", I64, "`offset` of the last record before them; null = they are the first", "bytes"),
+        ("from_ns", I64, "stamp of that record", "ns"),
+        ("to_ns", I64, "stamp of the first record behind them; null = they are the last", "ns"),
     ),
 )
 

@@ -17,12 +17,12 @@ from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.owners import node_of
 from tracecorr.analyze.queue_creation import list_doorbell_pages
 from tracecorr.analyze.queues import count_doubled, count_streams_at_once, explain_doubled, summarize_queues
-from tracecorr.analyze.report.answers import Answer
+from tracecorr.analyze.report.answers import WENT_WRONG, Answer
 from tracecorr.analyze.still_open import describe_still_open, list_events
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
+from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import INFERRED, RECORDED, WORST_LEVELS
-from tracecorr.model.sights import is_counted
 from tracecorr.store.recording import describe_exit
 
 _QUESTION = "How busy was the GPU, where was it idle, and who was waiting?"
@@ -138,7 +138,7 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     status = describe_exit(evidence.info)
     lines += [f"the workload ended with status {status}"] if status not in ("", "0") else []
     if lines:
-        yield Answer("What went wrong?", tuple(lines), (*(moment.event for moment in shown), *events))
+        yield Answer(WENT_WRONG, tuple(lines), (*(moment.event for moment in shown), *events))
 
 
 class _Moment(NamedTuple):

@@ -96,6 +96,10 @@ _CALLS = (
     _Call("hsa_signal_store_release", "doorbell_release", _STORE),
     _Call("hsa_signal_store_relaxed", "doorbell_relaxed", _STORE, filter=_DOORBELLS_ONLY),
     _entry("hsa_queue_create", "agent=%di:x64 size=%si:u32 type=%dx:u32", "minimal"),
+    # ROCm 10. What it makes is in an array of structures, whose layout is not known here.
+    _entry("hsa_amd_queue_create", "agent=%di:x64 queues=%dx:u32", "minimal"),
+    _entry("hsa_amd_counted_queue_acquire", "agent=%di:x64 type=%si:u32 priority=%dx:u32", "minimal"),
+    _entry("hsa_amd_counted_queue_release", "swq=%di:x64", "minimal"),
     _entry("hsa_queue_destroy", "swq=%di:x64", "minimal"),
     _entry("hsa_amd_queue_set_priority", "swq=%di:x64 priority=%si:u32", "minimal"),
     _entry("hsa_amd_queue_cu_set_mask", "swq=%di:x64 bits=%si:u32", "minimal"),
