@@ -142,7 +142,7 @@ class Reader:
         self._details.queues |= known.queues
 
     def take_counts(self) -> Block:
-        """Return a block that books what was read, with the notices beside the records, and count anew."""
+        """Return a block that books what was read, with the notices beside the records, and count from zero."""
         (events, args), self._notices = self._notices, ([], [])
         ledger, self._ledger = self._ledger.frame(self._file), Ledger()
         if not events:
