@@ -88,6 +88,32 @@ def test_a_log_that_ends_inside_a_call_says_so_first(data_folder: Path, tmp_path
     )
 
 
+# The last lines of HIP issue 3367, with SYNTHETIC prefixes: hipStreamDestroy never returns.
+_DESTROY = """\
+:3:hip_stream.cpp           :373 : 2813836027 us: [pid:71 tid: 0x7febd0a01740] hipStreamDestroy ( 0x1688950 )
+:5:command.cpp              :364 : 2813836031 us: [pid:71 tid: 0x7febd0a01740] Command (Marker) enqueued: 0x16a5c70 \
+to queue: 0x1688950
+:5:rocvirtual.cpp           :1568: 2813836040 us: [pid:71 tid: 0x7febd0a01740] SWq=0x7fecc8b10000, \
+HWq=0x7fea6c200000, id=2, BarrierAND Header = 0x1503 (type=3, barrier=1, acquire=2, release=2), \
+dep_signal=[0x0, 0x0, 0x0, 0x0, 0x0], completion_signal=0x7febc7a86d80, rptr=0, wptr=0
+:4:command.cpp              :276 : 2813836044 us: [pid:71 tid: 0x7febd0a01740] Waiting for event 0x16a5c70 to \
+complete, current status 2
+"""
+
+
+def test_a_call_waits_for_the_barrier_that_it_wrote_itself(tmp_path: Path) -> None:
+    (tmp_path / "hip.log").write_text(_DESTROY)
+    import_files(tmp_path / "x.tracecorr", [tmp_path / "hip.log"], [])
+    correlate(tmp_path / "x.tracecorr")
+    capture = Capture.open(tmp_path / "x.tracecorr")
+    found = find_still_open(capture.table)
+    assert found.calls.select("name", "last_line").rows() == [("hipStreamDestroy", "wait_event")]
+    (chain,) = found.chains.values()
+    (packet,) = capture.table("launches").collect().to_dicts()
+    assert (chain.end, chain.events) == (End.RUNS, (found.calls["event"][0], packet["event"]))
+    assert found.rings.select("first", "packets", "kind").rows() == [(0, 1, "barrier_and")]
+
+
 def _hip(event: int, name: str, thread: int = 0, dur_ns: int | None = None, **more: Any) -> dict[str, Any]:
     flags = 1 if dur_ns is None else 0
     return {"event": event, "ts_ns": 1_000 * event, "dur_ns": dur_ns, "layer": "hip", "name": name, "process": 0,

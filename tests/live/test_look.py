@@ -13,6 +13,7 @@ from images import BASE, Image, dispatch, hold
 from tracecorr.analyze.hangs import judge_scene
 from tracecorr.live.look import look_twice
 from tracecorr.live.memory import PAGE, Memory
+from tracecorr.live.processes import tell_occupancy
 from tracecorr.live.scene import make_scene
 from tracecorr.live.threads import read_threads
 
@@ -79,3 +80,25 @@ def test_a_child_that_does_not_answer_is_left_behind(monkeypatch: pytest.MonkeyP
     assert time.monotonic() - started < 30
     assert len(sight.looks) == 1 and sight.looks[0].threads
     assert "not read in time" in sight.gaps[0]
+
+
+def test_queues_that_share_too_few_slots_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """amdgpu issue 227, legacy-rocm-build#2705: 9 compute queues of 3 processes on 8 slots; SYNTHETIC sysfs."""
+    node = tmp_path / "topology" / "nodes" / "1"
+    node.mkdir(parents=True)
+    (node / "gpu_id").write_text("42924\n")
+    (node / "properties").write_text("simd_count 160\nnum_cp_queues 8\n")
+    for pid in (1, 2, os.getpid()):
+        # The last one is of SDMA, which needs no slot of compute.
+        for number, kind in enumerate((0, 0, 0, 1)):
+            queue = tmp_path / "proc" / str(pid) / "queues" / str(number)
+            queue.mkdir(parents=True)
+            (queue / "gpuid").write_text("42924\n")
+            (queue / "type").write_text(f"{kind}\n")
+    monkeypatch.setattr("tracecorr.live.processes._SYSFS", tmp_path)
+    (line,) = tell_occupancy()
+    assert line.startswith("GPU a7ac: ")
+    told = [int(word) for word in line.split() if word.isdecimal()]
+    assert told[-1] == 8
+    assert told[0] == 3 * told[1]
+    assert ("oversubscribed" in line) == (told[0] > 8)
