@@ -107,11 +107,31 @@ def test_programs_that_use_the_package_see_its_types(repo: Path) -> None:
     assert ((repo / "tracecorr" / "py.typed").is_file(), "Typing :: Typed" in told) == (True, True)
 
 
-def test_readme_names_only_verbs_that_exist(repo: Path) -> None:
-    blocks = re.findall(r"^```\n(.*?)^```", (repo / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    commands = re.findall(r"^(?:tracecorr|scripts/run) ([a-z]+)\b", "\n".join(blocks), re.MULTILINE)
-    assert commands
-    assert set(commands) <= set(VERBS)
+def _user_pages(repo: Path) -> list[Path]:
+    samples = [repo / "samples" / "README.md", repo / "samples" / "workloads" / "README.md"]
+    return [repo / "README.md", *samples, *sorted((repo / "tracecorr" / "docs").glob("*.md"))]
+
+
+def test_pages_name_only_verbs_that_exist(repo: Path) -> None:
+    call = re.compile(r"(?:^|`|sudo )(?:\.venv/bin/)?tracecorr ([a-z]+)(?=[ `]|$)(?! what)", re.MULTILINE)
+    named = [verb for page in _user_pages(repo) for verb in call.findall(page.read_text())]
+    assert len(named) > 40
+    assert set(named) - set(VERBS) == set()
+
+
+def test_the_readme_is_short(repo: Path) -> None:
+    assert len((repo / "README.md").read_text().split()) <= 900
+
+
+def test_every_topic_of_help_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == 0
+    topics = [line.split()[0] for line in capfd.readouterr().out.splitlines()[:-1]]
+    assert {"capture", "recipes", "commands", "tables"} < set(topics)
+    for topic in topics:
+        assert main(["help", topic]) == 0
+        assert capfd.readouterr().out.startswith("# ")
+    assert main(["help", "flying"]) == 2
+    assert "topics are: capture" in capfd.readouterr().err
 
 
 def test_every_variable_of_the_tests_is_on_their_page(repo: Path) -> None:
@@ -128,8 +148,8 @@ def test_every_variable_of_the_tests_is_on_their_page(repo: Path) -> None:
 def test_commands_of_pages_have_only_options_that_exist(repo: Path) -> None:
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = 0
-    for page in ("README.md", "samples/README.md", "samples/workloads/README.md"):
-        blocks = re.findall(r"^```\w*\n(.*?)^```", (repo / page).read_text(), re.MULTILINE | re.DOTALL)
+    for page in _user_pages(repo):
+        blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
         for line in "\n".join(blocks).replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             words = words[words.index("tracecorr") :] if "tracecorr" in words else []

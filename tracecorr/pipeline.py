@@ -17,6 +17,7 @@ from tracecorr.clock.steps import find_steps, widen_reads
 from tracecorr.link.damage import list_unreadable
 from tracecorr.link.doorbells import fill_store_rings
 from tracecorr.link.packet_index import check_indexes, complete_indexes
+from tracecorr.link.queues import list_shared
 from tracecorr.link.rings import name_rings
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
@@ -436,8 +437,9 @@ def _fit(
     whole = _complete_packets(rows, parts, identities)
     del rows  # large; what is left of it is taken apart, if nothing else holds its columns
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
-    offsets = seen_time_offsets(capture.info)
-    return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets, writes=writes))
+    shared, offsets = list_shared(records, parts.args), seen_time_offsets(capture.info)
+    evidence = ClockEvidence(records, parts.args, shared, _samples(capture), **offsets, writes=writes)
+    return records, fit_clocks(evidence)
 
 
 def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities) -> pl.DataFrame:

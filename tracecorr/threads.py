@@ -1,4 +1,4 @@
-"""What polars and numpy begin with: few threads, because most operations here are short, and memory that is kept."""
+"""What polars and numpy begin with: few threads, because most operations here are short."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
-# Each is read once by its library, when that is imported; the last one by the allocator of polars, jemalloc.
-_POLARS, _BLAS, _ALLOCATOR = "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS", "_RJEM_MALLOC_CONF"
+# Each is read once by its library, when that is imported.
+_POLARS, _BLAS = "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"
 # Of the columns of a capture more threads hardly make anything sooner; 192 of them take three times the CPU time.
 # Beside them a thread of our own encodes what is stored.
 _MOST, _CPUS_EACH = 16, 2
-# What is freed waits so long (ms) for whoever asks for as much, large columns too, in one pool for all threads: else
-# the kernel maps and clears most columns anew.
-_KEPT = "narenas:1,oversize_threshold:0,dirty_decay_ms:3000"
 
 
 @contextmanager
 def limited_threads(most: int = _MOST) -> Iterator[None]:
     """Give polars a thread for two CPUs, at most `most`, and numpy's OpenBLAS one, where they are imported meanwhile.
 
-    Polars keeps what it frees for a while, too. So it is here, and in a process that starts. What the environment says
-    already counts more. Afterwards it says what it said before, so that no workload inherits our limit.
+    So it is here, and in a process that starts. What the environment says already counts more. Afterwards it says what
+    it said before, so that no workload inherits our limit.
     """
     # No matrix here is large, but each thread of OpenBLAS spins for a while before it sleeps.
     threads = min(most, max(len(os.sched_getaffinity(0)) // _CPUS_EACH, 1))
-    wanted = {_POLARS: str(threads), _BLAS: "1", _ALLOCATOR: _KEPT}
+    wanted = {_POLARS: str(threads), _BLAS: "1"}
     added = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(added)
     try:

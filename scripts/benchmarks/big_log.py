@@ -227,7 +227,7 @@ class _Thread:
 
     def _synchronize(self, queue: _Queue) -> None:
         self._call("hipStreamSynchronize", _at("hip_stream.cpp", 430), f"{queue.stream:#x}")
-        name = "finish() called with batch size: #, cpu_wait: #,"
+        name = "finish"
         self._put(
             5, _at("commandqueue.cpp", 195), "finish() called with batch size: 2, cpu_wait: 0, fence dirty: 0", name
         )

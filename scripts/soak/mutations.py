@@ -34,7 +34,7 @@ from tracecorr.store import Capture
 ROWS, REFUSED = "rows", "refused"
 _SECONDS = 10
 # What waits uses no CPU time; on a busy machine a second of it takes many.
-_WAIT_SECONDS = 300
+_WAIT_SECONDS = 1800
 _BYTES = 1 << 30
 # A mutation that changes more than this of a file makes garbage, which every reader refuses in its first line.
 _LARGEST_PIECE = 300

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.report import Report, summarize_capture
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 
-def _open(data_folder: Path, tmp_path: Path, name: str) -> Capture:
-    path = data_folder / "cases" / "field" / name
-    logs, profiles = ([], [path]) if path.suffix == ".csv" else ([path], [])
-    made = import_files(tmp_path / "x.tracecorr", logs, [], rocprof=profiles)
+def _open(data_folder: Path, tmp_path: Path, *names: str) -> Capture:
+    paths = [data_folder / "cases" / "field" / name for name in names]
+    logs = [path for path in paths if path.suffix == ".txt"]
+    made = import_files(tmp_path / "x.tracecorr", logs, [], rocprof=[p for p in paths if p not in logs])
     correlate(made.path)
     return made
 
 
+def _report(capture: Capture) -> Report:
+    return summarize_capture(capture.name, capture.table, capture.info)
+
+
 def _section(capture: Capture, key: str) -> pl.DataFrame:
-    report = summarize_capture(capture.name, capture.table, capture.info)
-    return next(section.frame for section in report.sections if section.key == key)
+    return next(section.frame for section in _report(capture).sections if section.key == key)
 
 
 def test_a_failed_allocation_holds_no_bytes(data_folder: Path, tmp_path: Path) -> None:
@@ -36,3 +40,65 @@ def test_kernel_names_that_differ_at_the_end_stay_two(data_folder: Path, tmp_pat
     kernels = _open(data_folder, tmp_path, name).table("kernels").collect()
     assert kernels["display"].n_unique() == kernels["name"].n_unique() == 2
     assert kernels["display"].str.len_chars().max() == 64
+
+
+@pytest.mark.parametrize("names", [("cc.csv",), ("cc.csv", "kt.csv"), ("kt.csv", "cc.csv")])
+def test_counters_are_values_of_their_dispatch(data_folder: Path, tmp_path: Path, names: tuple[str, ...]) -> None:
+    report = _report(_open(data_folder, tmp_path, *names))
+    frames = {section.key: section.frame for section in report.sections}
+    timed = frames["rocprof"].select("domain", "name", "calls", "total_ns").rows()
+    assert timed == [("KERNEL_DISPATCH", "k1(float*)", 1, 2000), ("KERNEL_DISPATCH", "k2(float*)", 1, 1000)]
+    assert frames["counters"].select("kernel", "counter", "dispatches", "total").rows() == [
+        ("k1", "GRBM_GUI_ACTIVE", 1, 4000), ("k1", "SQ_WAVES", 1, 96),
+        ("k2", "GRBM_GUI_ACTIVE", 1, 2000), ("k2", "SQ_WAVES", 1, 96),
+    ]  # fmt: skip
+    assert report.summary["profiled"] == (1, int("kt.csv" in names))
+
+
+def test_a_folder_of_rocprofv3_is_taken_whole(data_folder: Path, tmp_path: Path) -> None:
+    """Its traces and counters are read, sums and other formats are left out."""
+    out = tmp_path / "out" / "host"
+    out.mkdir(parents=True)
+    for name, to in (("cc.csv", "7_counter_collection.csv"), ("kt.csv", "7_kernel_trace.csv")):
+        shutil.copy(data_folder / "cases" / "field" / name, out / to)
+    (out / "7_kernel_stats.csv").write_text('"Name","Calls","TotalDurationNs"\n"k1(float*)",1,2000\n')
+    (out / "7_results.pftrace").write_bytes(bytes(16))
+    made = import_files(tmp_path / "x.tracecorr", [], [], rocprof=[tmp_path / "out"])
+    correlate(made.path)
+    assert [entry["path"] for entry in made.info["files"]] == [
+        "raw/rocprof/0-7_kernel_trace.csv", "raw/rocprof/1-7_counter_collection.csv",
+    ]  # fmt: skip
+    assert [tuple(row.values())[1:3] for row in _section(made, "rocprof").to_dicts()] == [
+        ("k1(float*)", 1), ("k2(float*)", 1),
+    ]  # fmt: skip
+
+
+_GIVEN = ("vgpr", "sgpr", "lds", "scratch", "kernarg_bytes")
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("omp.csv", [(20, 64, 0, 0, None), (24, 64, 512, 16, None)]),
+        ("triton.txt", [(None, None, 65_536, 128, None)] * 2),
+        ("cc.csv", [(8, 128, 0, 0, None)] * 2),
+    ],
+)
+def test_kernels_tell_what_the_compiler_gave_them(
+    data_folder: Path, tmp_path: Path, name: str, given: list[tuple[int | None, ...]]
+) -> None:
+    assert _open(data_folder, tmp_path, name).table("kernels").select(_GIVEN).collect().rows() == given
+
+
+def test_a_ring_whose_size_is_not_known_tells_how_full_it_got(data_folder: Path, tmp_path: Path) -> None:
+    verdicts = {verdict.name: verdict for verdict in _report(_open(data_folder, tmp_path, "triton.txt")).verdicts}
+    assert verdicts["queue_backlog"].finding.reason.endswith("the fullest ring held at most 1 packet (queue 0)")
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("newclr.txt", (3, 1, 1, 0)), ("vpipe.txt", (2, 0, 0, 1))])
+def test_forms_of_newer_runtimes_are_read(data_folder: Path, tmp_path: Path, name: str, kinds: tuple[int, ...]) -> None:
+    made = _open(data_folder, tmp_path, name)
+    found = made.table("launches").collect()["kind"].cast(pl.String).to_list()
+    names = ("dispatch", "barrier_and", "barrier_value", "barrier_or")
+    assert tuple(found.count(kind) for kind in names) == kinds
+    assert made.table("ledger").collect()["reason"].cast(pl.String).to_list() == [""]

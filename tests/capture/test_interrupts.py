@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tracecorr.capture import tables
+from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
 from tracecorr.capture.signals import Interrupted, SignalInbox
@@ -42,6 +43,25 @@ def test_a_signal_ends_a_wait(number: signal.Signals, started: bool) -> None:
         with pytest.raises(Interrupted, match=number.name), inbox.interruptible():
             threading.Event().wait(60)
         assert number in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_a_signal_between_two_phases_ends_the_next_one() -> None:
+    with SignalInbox() as inbox:
+        inbox.start()
+        _send_to_inbox(inbox, signal.SIGTERM)
+        with pytest.raises(Interrupted, match="SIGTERM"), inbox.interruptible():
+            threading.Event().wait(60)
+        _send_to_inbox(inbox, signal.SIGTERM)
+        inbox.take()
+        with inbox.interruptible():
+            pass
+
+
+def _send_to_inbox(inbox: SignalInbox, number: signal.Signals) -> None:
+    """Send a signal to the thread that collects them: others of the tests do not block it."""
+    (collector,) = (thread for thread in threading.enumerate() if thread.name == "signals")
+    signal.pthread_kill(collector.ident or 0, number)
+    wait_readable([inbox.descriptor], 60)
 
 
 def test_what_was_not_compressed_is_compressed_by_correlate(folder: RecordingFolder) -> None:

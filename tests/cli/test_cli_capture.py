@@ -104,7 +104,7 @@ def test_no_digit_of_a_number_is_cut(run: Run) -> None:
 
 @pytest.mark.usefixtures("capture")
 def test_report_is_markdown_and_json(run: Run) -> None:
-    text = run("report", "x").out
+    text = run("report", "x", "--full").out
     assert text.startswith("# x\n")
     assert "## Queues" in text
     report = json.loads(run("report", "x", "--json").out)
@@ -116,14 +116,14 @@ def test_report_of_a_log_alone_names_the_trace(run: Run, log_file: Path) -> None
     assert run("import", "--amd-log", log_file, "-o", "x").status == 0
     result = run("report", "x")
     assert result.status == 0
-    assert "no ftrace: ioctls unknown; import with --ftrace" in result.out
+    assert "No ftrace: ioctls and driver functions are unknown; import it with --ftrace." in result.out
 
 
 def test_report_of_a_trace_alone_names_the_log(run: Run, trace_file: Path) -> None:
     assert run("import", "--ftrace", trace_file, "-o", "x").status == 0
     result = run("report", "x")
     assert result.status == 0
-    assert "no AMD log: HIP calls unknown; import with --amd-log" in result.out
+    assert "No AMD log: HIP calls and packets are unknown; import it with --amd-log." in result.out
 
 
 def test_tables_can_be_deleted_and_built_again(run: Run, capture: Path) -> None:

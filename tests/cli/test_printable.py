@@ -30,7 +30,13 @@ def hostile(run: Callable[..., Result], tmp_path: Path) -> Result:
 
 def test_no_control_character_reaches_a_text(run: Callable[..., Result], hostile: Result) -> None:
     assert hostile.status == 0 and "new\\nline\\x1b[31m.log" in hostile.err
-    shown = [hostile, run("report"), run("info"), run("compare", "evil", "evil"), run("export", "--to", "csv")]
+    shown = [
+        hostile,
+        run("report", "--full"),
+        run("info"),
+        run("compare", "evil", "evil"),
+        run("export", "--to", "csv"),
+    ]
     shown += [run("query", "SELECT name FROM kernels"), run("query", "SELECT path FROM files")]
     words = ["report", f"no\x1b[2J{EVIL}"], ["query", f"SELECT {EVIL}"], [EVIL], ["--traceback", "info", EVIL]
     shown += [run(*wrong) for wrong in words]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from tracecorr.link.threads.hashed_tids import SHARED_NUMBER, hash_addresses, name_rocr_threads
+from tracecorr.link.threads.thread_map import ROBUST_LIST_OFFSET, map_threads
+from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -54,3 +58,57 @@ def test_a_hash_tells_not_that_a_trace_is_of_another_run(
     tmp_path: Path, tid: int, found: list[tuple[int | None, int | None]]
 ) -> None:
     assert _processes(tmp_path, tid) == found
+
+
+@pytest.mark.parametrize(
+    ("address", "printed"),
+    # As g++ 12 computes them: std::hash<std::thread::id> & 0xFFFFF.
+    [
+        (0x7F3E10230740, 0x19DC9), (0x7FD5BFA8D640, 0x00661), (0x76EEA3FFF6C0, 0xE83E8), (0x1, 0x48EB7),
+        (0x7FFFF7D8A740, 0xD7167), (0x73E2EC01CB20, 0x11630),
+    ],
+)  # fmt: skip
+def test_the_hash_of_an_address_is_that_of_libstdcxx(address: int, printed: int) -> None:
+    assert hash_addresses(pl.Series([address], dtype=pl.UInt64)).to_list() == [printed]
+
+
+def _map(log: list[tuple[int, int]], lists: list[tuple[int, int, int]]) -> dict[int, tuple[int | None, str | None]]:
+    """Return log_tid -> tid and how, of (pid, tid) of a log and (tgid, tid, address) of a trace."""
+    records = schema.PART_EVENTS.conform(pl.DataFrame({
+        "file": [0] * len(log) + [1] * len(lists), "offset": range(len(log) + len(lists)),
+        "stamp_ns": range(len(log) + len(lists)), "pid": [p for p, _ in log] + [p for p, _, _ in lists],
+        "tid": [t for _, t in log] + [t for _, t, _ in lists],
+        "layer": ["signal"] * len(log) + ["syscall"] * len(lists),
+        "name": ["x"] * len(log) + ["set_robust_list"] * len(lists),
+        "arg": [None] * len(log) + [a + ROBUST_LIST_OFFSET for *_, a in lists],
+    }))  # fmt: skip
+    found = map_threads(records.filter(file=0), records.filter(file=1), schema.PART_ARGS.empty()).threads
+    return {row["log_tid"]: (row["tid"], row["how"]) for row in found.drop_nulls("log_tid").to_dicts()}
+
+
+# Two addresses with one hash (found by search), and one beside them.
+_TWIN, _OTHER_TWIN, _LONE = 0x7F0000005D80, 0x7F000000D100, 0x7FD5BFA8D640
+
+
+def test_a_hash_of_one_thread_is_that_thread_and_one_of_two_is_none() -> None:
+    shared, lone = hash_addresses(pl.Series([_TWIN, _LONE], dtype=pl.UInt64)).to_list()
+    trace = [(10, 11, _TWIN), (10, 12, _OTHER_TWIN), (10, 13, _LONE)]
+    assert _map([(10, shared), (10, lone)], trace) == {
+        shared: (None, SHARED_NUMBER), lone: (13, "set_robust_list (hash)"),
+    }  # fmt: skip
+
+
+def test_a_hash_of_another_process_is_no_thread_unless_a_second_one_agrees() -> None:
+    first, second = hash_addresses(pl.Series([_TWIN, _LONE], dtype=pl.UInt64)).to_list()
+    trace = [(20, 21, _TWIN), (20, 22, _LONE), (30, 31, _LONE)]
+    assert _map([(7, first)], trace) == {first: (None, None)}
+    assert _map([(7, first), (7, second)], trace) == {
+        first: (21, "set_robust_list (hash)"), second: (22, "set_robust_list (hash)"),
+    }  # fmt: skip
+
+
+def test_lines_of_rocr_are_of_the_thread_whose_hash_hip_prints() -> None:
+    hashed = hash_addresses(pl.Series([_LONE], dtype=pl.UInt64)).item()
+    rows = pl.DataFrame({"source": ["amd_log"] * 3, "file": [0] * 3, "pid": [7] * 3, "tid": [hashed, _LONE, _TWIN]},
+                        schema_overrides={"pid": pl.UInt32, "tid": pl.UInt64})  # fmt: skip
+    assert name_rocr_threads(rows)["tid"].to_list() == [hashed, hashed, _TWIN]

@@ -156,8 +156,8 @@ def test_a_lost_store_of_a_graph_launch_is_not_that_of_its_barrier() -> None:
 
 def signal_uses(handles: list[int]) -> pl.DataFrame:
     rows = [
-        {"event": n, "layer": "aql", "process": 0, "signal": handle, "ts_ns": 100 * n, "queue": 0, "packet_index": n,
-         "file": 0, "offset": n, "doorbell_lo_ns": 100 * n - 60}
+        {"event": n, "layer": "aql", "process": 0, "signal": handle * 64, "ts_ns": 100 * n, "queue": 0,
+         "packet_index": n, "file": 0, "offset": n, "doorbell_lo_ns": 100 * n - 60}
         for n, handle in enumerate(handles)
     ]  # fmt: skip
     return frame(rows, signal=pl.UInt64, queue=pl.UInt32, process=pl.UInt32, layer=CAT, file=pl.UInt16)
@@ -167,19 +167,27 @@ def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
     uses = list_uses(signal_uses([1, 2, 3]))
     times = frame(
         [
-            {"event": 50, "file": 0, "process": 0, "signal": 2, "line_ns": 250, "ts_ns": 210, "end_ns": 220},
-            {"event": 51, "file": 0, "process": 0, "signal": 1, "line_ns": 900, "ts_ns": 800, "end_ns": 810},
+            {"event": 50, "file": 0, "process": 0, "signal": 2 * 64, "line_ns": 250, "ts_ns": 210, "end_ns": 220},
+            {"event": 51, "file": 0, "process": 0, "signal": 1 * 64, "line_ns": 900, "ts_ns": 800, "end_ns": 810},
         ],
         signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
     ).with_columns(err_hi_ns=0)  # fmt: skip
     assert link_gpu_times(times, uses).select("event", "gpu_event").rows() == [(1, 50)]
 
 
+def test_a_signal_is_its_address_without_the_hints_of_a_handle() -> None:
+    """Handles of ROCm 10 may carry hints in bits 0-5, those of signals of 1024 bytes (bit 0 set) in bits 0-9."""
+    uses = list_uses(signal_uses([0x7F40, 0x8001, 0x9000]).with_columns(
+        signal=pl.Series([0x7F40 | 0x30, 0x8000 | 0x3F1, 0x9000], dtype=pl.UInt64)
+    ))  # fmt: skip
+    assert uses["signal"].to_list() == [0x7F40, 0x8000, 0x9000]
+
+
 def late_times(*lines: tuple[int, int]) -> list[tuple[int, int]]:
     """Return packet and line of the GPU times of signal 7 that lines (line_ns, start) tell; packets 2 and 5 use it."""
     times = frame(
-        [{"event": 50 + n, "file": 0, "process": 0, "signal": 7, "line_ns": at, "ts_ns": start, "end_ns": start + 1}
-         for n, (at, start) in enumerate(lines)],
+        [{"event": 50 + n, "file": 0, "process": 0, "signal": 7 * 64, "line_ns": at, "ts_ns": start,
+          "end_ns": start + 1} for n, (at, start) in enumerate(lines)],
         signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
     ).with_columns(err_hi_ns=0)  # fmt: skip
     uses = list_uses(signal_uses([1, 2, 7, 3, 4, 7, 5]))
@@ -285,7 +293,7 @@ def test_packets_of_two_log_ids_are_of_two_queues_though_the_line_of_one_was_los
 def test_a_log_without_packets_tells_no_gpu_time_of_a_copy() -> None:
     """At level 4: the handle of the copy was since that of a packet, which the log does not show."""
     times = frame(
-        [{"event": 50, "file": 0, "process": 0, "signal": 2, "line_ns": 250, "ts_ns": 210, "end_ns": 220}],
+        [{"event": 50, "file": 0, "process": 0, "signal": 2 * 64, "line_ns": 250, "ts_ns": 210, "end_ns": 220}],
         signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
     ).with_columns(err_hi_ns=0)  # fmt: skip
     copies = signal_uses([1, 2, 3]).with_columns(queue=pl.lit(None, pl.UInt32))

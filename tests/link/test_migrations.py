@@ -27,18 +27,18 @@ def _links(capture: Capture, rule: str) -> int:
 
 
 def _read(folder: Path, *between: str) -> Capture:
-    lines = (_CREATED, _packet("Dispatch", 0, 0xA0), *between, _packet("BarrierAND", 1, 0xB0, 0xA0))
+    lines = (_CREATED, _packet("Dispatch", 0, 0xA00), *between, _packet("BarrierAND", 1, 0xB00, 0xA00))
     return correlate_messages(folder, *lines)
 
 
 def test_what_waits_for_a_migration_does_not_wait_for_the_packet_before(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     assert _links(_read(tmp_path / "plain"), "signal_dependency") == 1
-    assert _links(_read(tmp_path, _PREFETCH.format(0xA0)), "signal_dependency") == 0
+    assert _links(_read(tmp_path, _PREFETCH.format(0xA00)), "signal_dependency") == 0
 
 
 def test_the_time_of_a_migration_is_not_that_of_the_packet_before(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
-    time = _TIME.format(0xA0, 5_000_000_001_100, 5_000_000_001_170)
+    time = _TIME.format(0xA00, 5_000_000_001_100, 5_000_000_001_170)
     assert _links(_read(tmp_path / "plain", time), "gpu_time_of_signal") == 1
-    assert _links(_read(tmp_path, _PREFETCH.format(0xA0), time), "gpu_time_of_signal") == 0
+    assert _links(_read(tmp_path, _PREFETCH.format(0xA00), time), "gpu_time_of_signal") == 0

@@ -11,13 +11,6 @@ from hypothesis import strategies as st
 
 from tracecorr import native
 
-_WIDTHS = st.sampled_from([np.uint8, np.uint16, np.uint32])
-# Thread, how much later than the row before, how long (None = without an end), whether it is a line, and is asked.
-_LINES = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 2), st.none() | st.integers(0, 5), st.booleans(), st.booleans()),
-    max_size=40,
-)
-
 
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["enter", "exit", "line"])), max_size=40), st.integers(0, 9)
@@ -32,7 +25,7 @@ def test_calls_around_rows_are_found_where_they_begin(rows: list[tuple[int, str]
         known.append(stack[-1] if stack else None)
         if what == "enter":
             stack.append(row)
-    group = np.array([thread for thread, _ in rows], np.uint8)
+    group = np.array([thread for thread, _ in rows], np.uint32)
     is_call = np.array([what == "enter" for _, what in rows], np.bool_)
     begun = pa.array([None] * skipped + [None if at is None else 10 * at for at in known], pa.int64())[skipped:]
     found, missed = native.find_parents(group, 2, 10 * np.arange(len(rows)), begun, is_call)
@@ -43,7 +36,7 @@ def test_calls_around_rows_are_found_where_they_begin(rows: list[tuple[int, str]
 def test_rows_whose_call_is_not_around_the_one_before_are_told() -> None:
     """What names a row that is no call, one that comes later, one of another group, or one that has ended before."""
     calls = np.array([True, False, True, False, False, False, False])
-    group, offset = np.array([0, 0, 0, 0, 0, 1, 0], np.uint8), 10 * np.arange(7)
+    group, offset = np.array([0, 0, 0, 0, 0, 1, 0], np.uint32), 10 * np.arange(7)
     found, missed = native.find_parents(group, 2, offset, pa.array([None, 0, None, 10, 60, 20, 0]), calls)
     assert found.to_pylist() == [None, 0, None, None, None, None, None]
     assert missed.tolist() == [3, 4, 5, 6]
@@ -83,35 +76,3 @@ def _bracket(
         np.array([row[3] for row in rows], np.bool_), asked,
     )  # fmt: skip
     return before.tolist(), after.tolist()
-
-
-@given(_LINES, _WIDTHS)
-def test_rows_lie_between_moments_of_their_thread(
-    rows: list[tuple[int, int, int | None, bool, bool]], width: type[np.integer]
-) -> None:
-    at = np.cumsum([step for _, step, *_ in rows], dtype=np.int64).tolist()
-    moments: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
-    for (thread, _, lasted, is_line, _), begin in zip(rows, at, strict=True):
-        if is_line:
-            moments[thread] |= {begin, begin + (lasted or 0)}
-    asked = [(row[0], begin) for row, begin in zip(rows, at, strict=True) if row[4]]
-    before, after = _bracket(rows, width)
-    assert before == [max((m for m in moments[t] if m < a), default=native.NO_MOMENT) for t, a in asked]
-    assert after == [min((m for m in moments[t] if m > a), default=native.NO_MOMENT) for t, a in asked]
-
-
-def test_there_is_room_for_the_ends_of_many_calls() -> None:
-    calls = [(0, 1, 2 * left, True, False) for left in range(300, 0, -1)]
-    assert _bracket([*calls, (0, 1, None, False, True)], np.uint8) == ([300], [302])
-
-
-def test_marked_rows_that_follow_one_another_end_behind_the_last() -> None:
-    """Two of one thread at one moment end alike; a row that is not marked, or of another thread, parts them."""
-    rows = [(0, 10, True, 20), (0, 20, True, 30), (0, 20, True, 30), (1, 25, True, 30), (0, 30, False, 40),
-            (0, 40, True, 50), (0, 50, True, native.NO_MOMENT)]  # fmt: skip
-    group, at, marks, after = (np.array(column) for column in zip(*rows, strict=True))
-    native.span_batches(group.astype(np.uint8), 2, at, marks, after)
-    assert after.tolist() == [30, 30, 30, 30, 40, native.NO_MOMENT, native.NO_MOMENT]
-
-
-_VALUES = st.lists(st.none() | st.integers(0, 9), max_size=20)

@@ -11,7 +11,6 @@ import pytest
 from tracecorr import pipeline
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
-from tracecorr.store.capture import write_tables
 from tracecorr.store.parquet import FrameWriter, write_frame
 from tracecorr.store.parts import Parts, SourcePart, write_part
 
@@ -77,27 +76,6 @@ def test_a_dictionary_does_not_depend_on_what_the_process_saw_before(tmp_path: P
     column = pq.read_table(tmp_path / "x", read_dictionary=["name"])["name"].combine_chunks()
     assert column.dictionary.to_pylist() == ["aa-second", "zz-first"]
     assert column.to_pylist() == texts
-
-
-def test_a_column_that_has_nulls_after_all_keeps_them(tmp_path: Path) -> None:
-    """A table is written whatever its rows are: no bits are left out but where every row has a value."""
-    rows = _events(0, 5).select("stamp_ns", "name", offset=pl.Series([0, 140, 280, None, 560]), event=pl.int_range(5))
-    write_tables(tmp_path, {"events": schema.EVENTS.conform(rows)})
-    path = tmp_path / "tables" / "events.parquet"
-    columns = pq.read_schema(path)
-    assert not any(columns.field(name).nullable for name in ("event", "stamp_ns", "name"))
-    assert columns.field("offset").nullable
-    assert pl.read_parquet(path)["offset"].to_list() == [0, 140, 280, None, 560]
-
-
-def test_rows_that_a_filter_excludes_are_told_by_the_file(tmp_path: Path) -> None:
-    rows = _events(0, 10)
-    for compressed in (False, True):
-        with FrameWriter(tmp_path / "x", compressed=compressed) as out:
-            out.write(rows)
-        group = pq.read_metadata(tmp_path / "x").row_group(0)
-        told = {group.column(n).path_in_schema for n in range(group.num_columns) if group.column(n).is_stats_set}
-        assert told == (set() if compressed else {"offset"})
 
 
 @pytest.mark.parametrize("first", [0, 1, 7, 8, 13])

@@ -14,6 +14,7 @@ from tracecorr.analyze.calls import list_setup_calls
 from tracecorr.analyze.failures import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
+from tracecorr.analyze.kernels import count_profiled
 from tracecorr.analyze.losses import LACKS_HEAD
 from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import summarize_queue_creation
@@ -21,8 +22,8 @@ from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.still_open import StillOpen, find_still_open
 from tracecorr.analyze.values import render_ns
+from tracecorr.model.calls import is_counted
 from tracecorr.model.errors import InputError
-from tracecorr.model.sights import is_counted
 from tracecorr.store.coverage import Coverage, measure_coverage
 
 _SCHEDULERS = ("HWS", "MES", "none")
@@ -169,6 +170,12 @@ class Evidence:
     def complaints(self) -> pl.DataFrame:
         """Return the errors and warnings of the runtime (`complaints.summarize_complaints`)."""
         return summarize_complaints(self.tables)
+
+    @cached_property
+    def profiled(self) -> tuple[int, int]:
+        """Return how many queues and streams a profile names."""
+        tables = self.tables
+        return count_profiled(tables("events"), tables("args")) if "rocprof" in self.sources else (0, 0)
 
     @cached_property
     def queues(self) -> pl.DataFrame:

@@ -21,8 +21,8 @@ from tracecorr.analyze.frames import describe_ns, percentile
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.model import Finding, Outcome, failed, passed, unknown
 
-STAMPS = {"phase": pl.String, "round": pl.Int64, "role": pl.String, "start_ns": pl.Int64, "return_ns": pl.Int64,
-          "complete_ns": pl.Int64}  # fmt: skip
+STAMPS = {"policy": pl.String, "phase": pl.String, "round": pl.Int64, "role": pl.String, "start_ns": pl.Int64,
+          "return_ns": pl.Int64, "complete_ns": pl.Int64}  # fmt: skip
 TOGETHER = "together"
 # Launches of a phase in which both were started, that did not run while the other one was at work.
 APART = "apart"
@@ -30,9 +30,11 @@ _PHASES = ("high_alone", "low_alone", "sequential", TOGETHER, APART)
 _OTHER = {"high": "low", "low": "high"}
 
 
-def as_rows(phase: str, number: int, stamps: Mapping[str, list[tuple[int, int, int]]]) -> pl.DataFrame:
+def as_rows(
+    phase: str, number: int, stamps: Mapping[str, list[tuple[int, int, int]]], policy: str = "none"
+) -> pl.DataFrame:
     """Return the stamps of one round as rows of `STAMPS`."""
-    rows = [(phase, number, role, *stamp) for role, found in stamps.items() for stamp in found]
+    rows = [(policy, phase, number, role, *stamp) for role, found in stamps.items() for stamp in found]
     return pl.DataFrame(rows, schema=STAMPS, orient="row")
 
 

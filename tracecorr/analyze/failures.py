@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.model.calls import is_failed
 from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, WORST_LEVELS
-from tracecorr.model.results import is_failed
 
 _COMPLAINT = (
     "process", "severity", "message", "times", "call", "first_event", "first_ns", "last_ns", "name", "variants",

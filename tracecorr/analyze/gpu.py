@@ -10,7 +10,7 @@ from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect, percent
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers
 from tracecorr.link.events import attach_fields
 from tracecorr.link.rocprof import CORRELATION_RULE
-from tracecorr.model.sights import is_counted
+from tracecorr.model.calls import is_counted
 
 KERNELS, _COPIES = "kernels", "copies"
 _MOMENTS = ("packet_ns", "gpu_start_ns")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tracecorr.model.standstill import Scene, Wait, Waiter, Work
+from tracecorr.model.standstill import Ring, Scene, Wait, Waiter, Work
 
 
 class End(StrEnum):
@@ -98,3 +98,148 @@ def _meet(scene: Scene, wait: Wait, path: tuple[str, ...]) -> Chain:
     best = max(chains, key=lambda chain: _WORST.index(chain.end))
     others = (wait.others, *best.others) if wait.others else best.others
     return Chain(best.end, (wait.told, *best.steps), best.events, others, best.last, best.is_gated)
+
+
+PROVED, LIKELY, ONE_OF = "proved", "likely", "one of"
+# Kernels that run until a peer, the host or a device acts: RCCL's and rocSHMEM's.
+_PEERS = ("ncclDevKernel", "ncclKernel", "rccl", "rocshmem")
+_FULL_LEFT = 1
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """Hold what stands, in three parts.
+
+    Args:
+        cause: `halted`, `deadlock`, `kernel`, `peers`, `value`, `dependency`, `unmapped`, `not_taken`,
+            `lost_completion`, `lock` or `signal`.
+        certainty: `proved`, `likely`, `one of`; empty where nothing more than what was seen is known.
+        seen: what was seen, one fact a line.
+        means: what that means.
+        would_decide: the next harmless look.
+        stands: whether it stands for certain: it is proved, or nothing moved for the time that counts as a stall.
+    """
+
+    cause: str
+    certainty: str
+    seen: tuple[str, ...]
+    means: str
+    would_decide: str
+    stands: bool
+
+
+def judge_scene(scene: Scene, stood_ns: int, stall_ns: int) -> list[Judgment]:
+    """Return what stands in a scene; nothing where all moves or nothing is to be done.
+
+    Args:
+        scene: two looks at a process.
+        stood_ns: time between them.
+        stall_ns: what stood so long counts as standing.
+    """
+    is_long = stood_ns >= stall_ns
+    found = [_judge_halt(scene)] if scene.halted else []
+    behind: dict[str, list[str]] = {}
+    for key, waiter in scene.waiters.items():
+        if waiter.waits:
+            chain = follow_waits(scene, key)
+            work = scene.works.get(chain.last)
+            if work is not None and work.ring:
+                behind.setdefault(work.ring, []).extend(chain.steps)
+            elif not any(set(chain.steps) & set(other.seen) for other in found):
+                found.append(_judge_waiter(scene, waiter, chain, is_long))
+    for key, ring in scene.rings.items():
+        if key in scene.heads and not ring.has_moved:
+            found.append(_judge_ring(scene, ring, behind.get(key, []), stood_ns, is_long))
+    lost = tuple(f"{told}, and the ring has passed that packet" for ring in scene.rings.values() for told in ring.lost)
+    if (lost or scene.copies) and not scene.heads:
+        found.append(_judge_lost((*lost, *scene.copies), is_long))
+    return found
+
+
+def _judge_halt(scene: Scene) -> Judgment:
+    means = "no thread of it can go on; packets that it has written still run on a GPU"
+    return Judgment("halted", PROVED, (f"the process is {scene.halted}",), means, "kill -CONT, or let it thaw", True)
+
+
+def _judge_waiter(scene: Scene, waiter: Waiter, chain: Chain, is_long: bool) -> Judgment:
+    """Return what a thread stands for whose chain ends at no ring."""
+    is_lock = any(wait.what == "lock" for wait in waiter.waits)
+    if chain.end is End.CIRCLE:
+        certainty = PROVED if is_lock and not chain.others else LIKELY
+        means = "a deadlock: each waits for the next one, in both looks"
+        return Judgment("deadlock", certainty, chain.steps, means, _STACKS, certainty == PROVED or is_long)
+    if is_lock:
+        last = scene.waiters.get(chain.last)
+        means = f"who holds the lock {'is ' + last.told + ': ' + last.doing if last else 'is not known'}"
+        return Judgment("lock", LIKELY if last else "", chain.steps, means, _STACKS, is_long)
+    who = " or ".join(chain.others) or "somebody that was not seen"
+    means = f"no AQL packet is left that completes it: it was lost, or {who} still owes it"
+    return Judgment("signal", ONE_OF, chain.steps, means, _SDMA, is_long)
+
+
+_STACKS = "the stacks of these threads: py-spy dump --nonblocking, or gdb and eu-stack, which stop the process"
+_SDMA = "the same run with HSA_ENABLE_SDMA=0; the pointers of its SDMA queues (tracecorr hqd)"
+_REGISTERS = "tracecorr hqd (takes locks of the driver): is the queue mapped, in error, are its pointers behind"
+
+
+def _judge_ring(scene: Scene, ring: Ring, behind: list[str], stood_ns: int, is_long: bool) -> Judgment:
+    """Return why the head of a ring stands."""
+    head = scene.works[scene.heads[ring.key]]
+    seconds = stood_ns / 1e9
+    pending = ring.write - (head.index or ring.read)
+    seen = [f"{ring.told}: {pending} of {ring.size} packets pending, no packet ended in {seconds:.1f} s; the head is "
+            f"{head.told}"]  # fmt: skip
+    if ring.skipped:
+        upto = f" to {ring.read + ring.skipped - 1}" if ring.skipped > 1 else ""
+        why = "done, or reserved by a thread that never published it"
+        seen.append(f"slot {ring.read}{upto} is INVALID or ended: {why}")
+    if pending >= ring.size - _FULL_LEFT:
+        seen.append("the ring is full: who writes the next packet waits")
+    chain = follow_waits(scene, head.key)
+    seen += [step for step in (*chain.steps, *behind) if step not in seen]
+    told = tuple(dict.fromkeys(seen))
+    if chain.end is End.CIRCLE:
+        certainty = PROVED if chain.is_gated and not chain.others else LIKELY
+        unless = f"; only {' or '.join(dict.fromkeys(chain.others))} could end it" if chain.others else ""
+        means = f"a deadlock: what would let the head go on stands behind it{unless}"
+        return Judgment("deadlock", certainty, told, means, "who else writes there", certainty == PROVED or is_long)
+    if scene.unmapped:
+        means = f"its queues are not on the GPU: {scene.unmapped}"
+        return Judgment("unmapped", LIKELY, (*told, scene.unmapped), means, _REGISTERS, is_long)
+    if head.waits and chain.end is End.RUNS:
+        what = scene.works[chain.last].told
+        means = f"it waits for {what}, which runs or waits to run; nothing outside can tell whether it will end"
+        return Judgment("dependency", LIKELY, told, means, _REGISTERS, is_long)
+    if head.waits:
+        who = " or ".join(chain.others) or "somebody that was not seen"
+        means = f"nobody in the rings that were seen will meet it: {who} must"
+        cause = "value" if any(wait.what == "value" for wait in head.waits) else "dependency"
+        decide = "look again after --stall; the log of the run (AMD_LOG_LEVEL=4)"
+        return Judgment(cause, ONE_OF, told, means, decide, is_long)
+    return _judge_head(head, told, seconds, is_long)
+
+
+def _judge_head(head: Work, seen: tuple[str, ...], seconds: float, is_long: bool) -> Judgment:
+    """Return why a head stands that waits for nothing that can be seen."""
+    if head.kernel and any(name in head.kernel for name in _PEERS):
+        means = "a collective: it runs until its peers arrive; which rank is missing is seen there"
+        return Judgment("peers", LIKELY, seen, means, "tracecorr hang on the other ranks", is_long)
+    if head.kernel:
+        means = (
+            f"{head.kernel} has been at the head for at least {seconds:.1f} s; nothing outside can tell whether it "
+            "will end. It runs, or the queue is not mapped (not seen on hardware)"
+        )
+        return Judgment("kernel", "", seen, means, _REGISTERS, is_long)
+    means = (
+        "nothing that it waits for can be seen: its doorbell was lost, the queue is not mapped (evicted, suspended, "
+        "oversubscribed), or the scheduler is dead (not seen on hardware)"
+    )
+    return Judgment("not_taken", ONE_OF, seen, means, _REGISTERS, is_long)
+
+
+def _judge_lost(seen: tuple[str, ...], is_long: bool) -> Judgment:
+    means = (
+        "no AQL packet is left, and a completion signal still stands: it was lost, or SDMA, a handler of the host or "
+        "another process uses the signal now and still owes it (not seen on hardware)"
+    )
+    return Judgment("lost_completion", ONE_OF, seen, means, _SDMA, is_long)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, as_text, collect
-from tracecorr.model.sights import is_counted
+from tracecorr.model.calls import is_counted
 from tracecorr.read.kernel_log import DRIVER_MESSAGE, MESSAGES
 
 

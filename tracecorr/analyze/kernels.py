@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, percentile, total
-from tracecorr.model.kinds import GRAPH_CALL, SHADER_NAME
+from tracecorr.model.kinds import DISPATCH_FIELDS, GRAPH_CALL, KERNEL_FIELDS, SHADER_NAME
 
 # Name of the row of dispatches whose kernel no line tells.
 UNKNOWN_KERNEL = "(unknown)"
@@ -96,3 +96,36 @@ def summarize_rocprof(events: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFra
     return collect(
         shaped.select("domain", "name", "calls", "total_ns", "mean_ns", "percent", "min_ns", "max_ns", "std_ns")
     )
+
+
+def summarize_counters(events: pl.LazyFrame, args: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per kernel and hardware counter that a profiler read during its dispatches.
+
+    Returns: kernel, counter, dispatches (with a value), total, mean, lowest, highest.
+    """
+    names = kernels.select("kernel", kernel_name=pl.coalesce("display", "name"))
+    dispatches = events.filter(pl.col("source") == "rocprof", pl.col("kernel").is_not_null())
+    number = pl.coalesce(pl.col("u64").cast(pl.Float64), pl.col("text").cast(pl.Float64, strict=False))
+    rows = args.with_columns(pl.col("key").cast(pl.String), value=number)
+    counters = rows.filter(~pl.col("key").is_in([*KERNEL_FIELDS, *DISPATCH_FIELDS])).drop_nulls("value")
+    value = pl.col("value")
+    summed = (
+        counters.join(dispatches.select("event", "kernel"), on="event")
+        .group_by("kernel", counter="key")
+        .agg(
+            dispatches=pl.col("event").n_unique().cast(pl.Int64), total=value.sum(), mean=value.mean(),
+            lowest=value.min(), highest=value.max(),
+        )
+        .join(names, on="kernel", how="left")
+    )  # fmt: skip
+    columns = ("counter", "dispatches", "total", "mean", "lowest", "highest")
+    return collect(summed.sort("kernel_name", "counter").select(pl.col("kernel_name").alias("kernel"), *columns))
+
+
+def count_profiled(events: pl.LazyFrame, args: pl.LazyFrame) -> tuple[int, int]:
+    """Return how many queues and streams a profile names; ids of queues are those of a process."""
+    rows = events.filter(pl.col("source") == "rocprof", pl.col("layer").cast(pl.String) == "gpu")
+    told = args.with_columns(pl.col("key").cast(pl.String)).filter(pl.col("key").is_in(["queue_id", "stream_id"]))
+    found = told.join(rows.select("event", "pid"), on="event").select("key", "pid", "u64").unique()
+    counts = dict(collect(found.group_by("key").agg(pl.len())).iter_rows())
+    return counts.get("queue_id", 0), counts.get("stream_id", 0)

@@ -9,9 +9,9 @@ import polars as pl
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.values import addresses_as_text
 from tracecorr.model import schema
+from tracecorr.model.calls import NOT_YET, NUMBER, SUCCEEDED
 from tracecorr.model.errors import InputError, explain_damage
 from tracecorr.model.kinds import GRAPH_CALL
-from tracecorr.model.results import NOT_YET, NUMBER, SUCCEEDED
 
 # A quoted text or name, or a comment, is left alone; a number with a point or in hex outside of them is rewritten.
 _QUOTED = r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/"

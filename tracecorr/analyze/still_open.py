@@ -16,7 +16,7 @@ import polars as pl
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.hangs import Chain, End, follow_waits
 from tracecorr.analyze.values import count_of, render_ns
-from tracecorr.model.hip_names import is_internal
+from tracecorr.model.calls import is_internal
 from tracecorr.model.kinds import COMPLETE, NOT_ENQUEUES, Flag
 from tracecorr.model.standstill import Scene, Wait, Waiter, Work
 from tracecorr.read.amdlog.calls import WITHOUT_EXIT

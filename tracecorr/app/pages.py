@@ -45,7 +45,9 @@ PAGES: dict[str, Page] = {
         ),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
-    "kernels": Page("Kernels", ("kernels", "rocprof"), (charts.dispatches_by_kernel, charts.latency_by_kernel)),
+    "kernels": Page(
+        "Kernels", ("kernels", "rocprof", "counters"), (charts.dispatches_by_kernel, charts.latency_by_kernel)
+    ),
     "gpu": Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
     "calls": Page("HIP calls", ("hip_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)),
     "latency": Page(

@@ -236,6 +236,8 @@ class Session:
             for received in inbox.take():
                 self._obey(received)
             self._tick()
+        # What the terminal sent to the workload, too, has ended it: it is not meant for what follows.
+        inbox.take()
         self._status.clear()
 
     def _obey(self, received: Received) -> None:

@@ -85,12 +85,14 @@ class SignalInbox:
         """Let the first signal that ends a capture raise `Interrupted` in this thread, the main one, at once.
 
         Raises:
-            Interrupted: it came.
+            Interrupted: it came, here or after the last `take`.
         """
         ending = [number for number in self._watched if number in _MAY_BE_IGNORED]
         before = {number: signal.signal(number, self._raise) for number in ending}
         self._raises = True
         try:
+            if early := [received.number for received in self.take() if received.number in ending]:
+                raise Interrupted(early[0])
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
             yield
         finally:

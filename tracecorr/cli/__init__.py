@@ -26,6 +26,8 @@ from tracecorr.cli import (
     doctor,
     experiment,
     export,
+    hang,
+    help_page,
     hqd,
     import_files,
     info,
@@ -57,8 +59,10 @@ app.command("export", cls=Verb)(export.export_verb)
 app.command("query", cls=Verb)(query.query_verb)
 app.command("serve", cls=Verb)(serve.serve_verb)
 app.command("hqd", cls=Verb)(hqd.hqd_verb)
+app.command("hang", cls=Verb)(hang.hang_verb)
 app.command("demo", cls=Verb)(demo.demo_verb)
 app.command("clean", cls=Verb)(clean.clean_verb)
+app.command("help", cls=Verb)(help_page.help_verb)
 # Names of the same verbs in other tracers.
 _OTHER_NAMES = {
     "record": "capture", "profile": "capture", "launch": "capture", "run": "capture", "stat": "report",

@@ -155,6 +155,17 @@ def show(text: object, keep: str = "") -> None:
     typer.echo(printable(text, keep))
 
 
+def show_markdown(text: str) -> None:
+    """Print Markdown to stdout, control characters escaped: as tables on a terminal, as it is into a pipe."""
+    if not sys.stdout.isatty():
+        show(text, keep="\n")
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(printable(text, "\n")))
+
+
 def say(message: str, keep: str = "") -> None:
     """Print a message or a line of progress to stderr, control characters escaped.
 

@@ -29,6 +29,20 @@ def experiment_verb(
     kept: Annotated[
         float, typer.Option(metavar="TIMES", help="PASS if P95 together is at most this many times P95 alone.")
     ] = 1.2,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="none, priority, cumask, slice, event, stop or all; may be given again."),
+    ] = None,
+    policy_command: Annotated[
+        str,
+        typer.Option(metavar="CMD", help="A policy of your own: events on its input, `hold low`, `release low` back."),
+    ] = "",
+    share: Annotated[
+        float, typer.Option(metavar="PERCENT", help="The low one's share of time (slice) or CUs (cumask).")
+    ] = 20,
+    period_ms: Annotated[float, typer.Option(metavar="MS", help="Period of the slices.")] = 10,
+    target_ms: Annotated[float, typer.Option(metavar="MS", help="How soon the high one shall have the GPU.")] = 5,
+    force: Annotated[bool, typer.Option("--force", help="Also stop a member of a distributed job.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     check: Annotated[
@@ -42,23 +56,27 @@ def experiment_verb(
     if kind != "preempt":
         raise InputError(f"there is no experiment {kind!r}", "the experiment is called preempt")
     _check_options(high, low, rounds, kept)
+    _check_policy(share, period_ms, target_ms)
     folder = output or Path(time.strftime("preempt-%Y%m%d-%H%M%S.experiment"))
     if folder.exists():
         raise InputError(f"{folder} exists", "choose another folder with -o")
 
     from tracecorr.analyze.report.markdown import render_experiment
+    from tracecorr.experiment.policies import PolicyOptions, choose_policies
     from tracecorr.experiment.preempt import PreemptOptions, owned_by_caller, run_preempt
     from tracecorr.experiment.report import summarize_experiment
     from tracecorr.store.raw import write_atomically
 
-    options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level)
+    acts = PolicyOptions(share / 100, round(period_ms * 1e6), policy_command, force)
+    policies = tuple(choose_policies(policy or [], policy_command))
+    options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level, policies, acts)
     with owned_by_caller(options.folder):
         try:
             runs = run_preempt(options, say)
         except KeyboardInterrupt:
             say(f"interrupted: {folder} holds what the workloads printed until then, but no report")
             raise
-        report = summarize_experiment(runs, kept)
+        report = summarize_experiment(runs, kept, round(target_ms * 1e6))
         told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
         write_atomically(options.folder / "report.json", told.encode())
     found = report.finding
@@ -85,3 +103,16 @@ def _check_options(high: str, low: str, rounds: int, kept: float) -> None:
         )
     if rounds < 1:
         raise InputError(f"--rounds {rounds} is less than 1", "use 1 or more")
+
+
+def _check_policy(share: float, period_ms: float, target_ms: float) -> None:
+    """Refuse shares and times that no policy can have.
+
+    Raises:
+        InputError: one is so.
+    """
+    if not 0 < share < 100:
+        raise InputError(f"--share {share:g} is not between 0 and 100", "write percent, such as 20")
+    for option, value in (("--period-ms", period_ms), ("--target-ms", target_ms)):
+        if not 0 < value < math.inf:
+            raise InputError(f"{option} {value:g} is not a positive number", "write milliseconds, such as 5")

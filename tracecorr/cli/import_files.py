@@ -60,7 +60,9 @@ HqdOption = Annotated[
 RocprofOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "--rocprof", metavar="FILE...", help="Output of rocprofv3 (CSV, JSON, rocpd .db) or rocprof v1 (CSV, JSON)."
+        "--rocprof",
+        metavar="FILE|DIR...",
+        help="Output of rocprofv3 (CSV, JSON, rocpd .db, or its whole folder) or rocprof v1 (CSV, JSON).",
     ),
 ]
 KernelLogOption = Annotated[

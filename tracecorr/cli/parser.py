@@ -8,7 +8,7 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 # Options of `import` that take every word up to the next option: `--amd-log *.log`.
-_GREEDY = ("--amd-log", "--ftrace", "--hqd", "--rocprof")
+_GREEDY = ("--amd-log", "--ftrace", "--hqd", "--rocprof", "--kernel-log")
 
 
 def expand_greedy(words: list[str]) -> list[str]:

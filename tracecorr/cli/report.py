@@ -19,6 +19,7 @@ from tracecorr.cli.console import (
     refuse_page,
     say,
     show,
+    show_markdown,
     write_page,
 )
 
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 
 def report_verb(
     name: NameArgument = None,
+    full: Annotated[bool, typer.Option("--full", help="Print all answers, verdicts and sections.")] = False,
+    section: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Print this section whole, named as in --json; repeatable."),
+    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Rows of each table.")] = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="WORD", help="Say what a word of reports means, or what a verdict claims.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: HtmlOption = None,
     force: ForcePageOption = False,
@@ -48,14 +58,18 @@ def report_verb(
         typer.Option(metavar="NAME=VALUE", help="Change a limit of a verdict, such as kfd_create_ns=2000000."),
     ] = None,
 ) -> None:
-    """Report queues, kernels, latencies, GPU times, verdicts, losses and clocks of a capture as Markdown.
+    """Report what was open, what failed, queues, latencies and verdicts of a capture, on one screen.
 
-    The section "Words of this report" explains recorded, derived, inferred, UNKNOWN and UNALIGNED.
+    --full prints all of it. A terminal shows tables, a pipe gets Markdown.
     """
     from tracecorr.analyze.report import summarize_capture
+    from tracecorr.analyze.report.brief import ROWS, explain_word, render_brief, render_sections
     from tracecorr.analyze.report.markdown import render_markdown
     from tracecorr.analyze.verdicts import Thresholds
 
+    if explain is not None:
+        show(explain_word(explain))
+        return
     refuse_idle("--strict", "--check", given=strict, there=check)
     refuse_page(html, as_json=as_json, force=force)
     limits = Thresholds.from_words(threshold or [])
@@ -69,8 +83,12 @@ def report_verb(
         write_page(html, render_report_html(report, draw_report_figures(capture.table)))
     elif as_json:
         typer.echo(json.dumps(report.as_dict(), indent=1, allow_nan=False))
+    elif section:
+        show_markdown(render_sections(report, section, top))
+    elif full:
+        show_markdown(render_markdown(report, top))
     else:
-        show(render_markdown(report), keep="\n")
+        show_markdown(render_brief(report, top or ROWS))
     if check:
         status = check_verdicts(report.verdicts, strict)
         if status:

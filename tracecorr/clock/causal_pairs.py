@@ -5,24 +5,24 @@ Each pair is a span: something of one clock happened between two moments of CLOC
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import polars as pl
 
 from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Bounds, Ints, Mask, join_bounds
-from tracecorr.clock.cooperative import list_shared
-from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
+from tracecorr.model import frames
+from tracecorr.model.calls import IS_PACKET
+from tracecorr.model.frames import gives
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
 LOG_STEP_NS = 1000
+# The times of each thread's lines, sorted.
+Moments = dict[int, Ints]
 # More creations and ioctls than these tell nothing new of the one shift that all of them have.
 _MOST_CREATIONS, _MOST_IOCTLS = 32, 128
 # How far a clock may drift from the first CREATE_QUEUE to a later one: 600 ppm.
 _DRIFT = 600e-6
-SPAN = {"stamp_ns": pl.Int64, "end_stamp_ns": pl.Int64, "from_ns": pl.Int64, "to_ns": pl.Int64}
-_IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
 # Functions of the driver of which a probe records the ring.
 _IS_CREATE_PROBE = (pl.col("layer") == "kfd") & pl.col("name").is_in(["kfd_ioctl_create_queue", "kfd_create_queue"])
@@ -43,39 +43,48 @@ def bound_spans(spans: pl.DataFrame, steps: tuple[int, int]) -> Bounds:
     return join_bounds(Bounds(start, low, nothing_high), Bounds(end, nothing_low, high))
 
 
-def bound_causes(log: pl.DataFrame, trace: pl.DataFrame, args: pl.DataFrame, steps: tuple[int, int]) -> Bounds:
+def bound_causes(
+    log: pl.DataFrame, trace: pl.DataFrame, args: pl.DataFrame, shared: pl.DataFrame, steps: tuple[int, int]
+) -> Bounds:
     """Return what doorbells and queue creations say of the trace's clock.
 
     Args:
         log: HIP's lines of threads that are known.
         trace: rows of the trace of threads that are known.
-        args: part args; `ring` of a probe in the driver, `cooperative` of a Created line.
+        args: part args; `ring` of a probe in the driver.
+        shared: file and offset of the Created lines that made no queue.
         steps: how far the true time of a trace stamp may lie below and above it.
     """
     doorbells = pair_doorbells(trace.filter(pl.col("layer") == "doorbell"), bracket_packets(log))
-    creations = list_creations(log).join(list_shared(log, args), on=["file", "offset"], how="anti")
+    creations = list_creations(log).join(shared, on=["file", "offset"], how="anti")
     made = pair_created_rings(creations, list_created_rings(trace, args))
     if made.is_empty():
         made = pair_creations(creations, trace.filter(_IS_CREATE), steps)
     return join_bounds(bound_spans(doorbells, steps), bound_spans(made, steps))
 
 
-def list_moments(log: pl.DataFrame) -> pl.DataFrame:
-    """Return thread and moment_ns of all lines that threads printed, sorted by time.
+def list_moments(log: pl.DataFrame) -> Moments:
+    """Return every moment at which each thread printed a line, sorted.
 
     Args:
-        log: rows of the log: thread, stamp_ns, end_stamp_ns (null = no second line).
+        log: rows of the log: thread (null = unknown, left out), stamp_ns, end_stamp_ns (null = no second line).
     """
-    sides = [log.select("thread", moment_ns=name) for name in ("stamp_ns", "end_stamp_ns")]
-    return pl.concat(sides).drop_nulls().sort("moment_ns")
+    rows = log.select("thread", "stamp_ns", "end_stamp_ns").drop_nulls("thread")
+    sides = rows.partition_by("thread", as_dict=True, include_key=False)
+    return {
+        int(thread): np.sort(
+            np.concatenate([side[name].drop_nulls().to_numpy() for name in side.columns]), kind="stable"
+        )
+        for (thread,), side in sides.items()
+    }
 
 
-def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
+def bracket_doorbells(packets: pl.DataFrame, moments: Moments) -> pl.DataFrame:
     """Return between which two moments of its thread each packet's doorbell store lies.
 
-    A dispatch line is printed before its store, so the store lies before the thread's next line; a barrier
-    line is printed after it (HIP 4.5 to 7.2). A packet whose store comes later (one of a graph launch that
-    stores once for several) has none in its interval.
+    A dispatch line is printed before its store, so the store lies before the thread's next line; a barrier line is
+    printed after it (HIP 4.5 to 7.2). Several dispatches one behind the other may be of one graph launch, which stores
+    once for some of them, behind the line of the last (HIP 7.1.0: the index of the first).
 
     Args:
         packets: columns thread, at (time of the packet's line, ns), name.
@@ -83,47 +92,41 @@ def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFr
 
     Returns: `packets` with doorbell_lo_ns and doorbell_hi_ns; null where the thread has no such line.
     """
-    asked = packets.with_row_index("_row").sort("at")
-    sides: tuple[tuple[Literal["backward", "forward"], str], ...] = (("backward", "_before"), ("forward", "_after"))
-    for strategy, name in sides:
-        asked = asked.join_asof(
-            moments.rename({"moment_ns": name}), left_on="at", right_on=name, by="thread", strategy=strategy,
-            allow_exact_matches=False, coalesce=False, check_sortedness=False,
-        )  # fmt: skip
+    found = np.full((2, packets.height), NO_LOW)
+    rows = packets.select("thread", "at", row=pl.int_range(pl.len())).drop_nulls("thread")
+    for (thread,), part in rows.partition_by("thread", as_dict=True, include_key=False).items():
+        lines, at = moments.get(int(thread), np.empty(0, np.int64)), part["at"].to_numpy()
+        before, after = np.searchsorted(lines, at, side="left"), np.searchsorted(lines, at, side="right")
+        found[0, part["row"]] = np.append(NO_LOW, lines)[before]
+        found[1, part["row"]] = np.append(lines, NO_LOW)[after]
+    low, high = (pl.Series(side).set(pl.Series(side == NO_LOW), None) for side in found)
     is_dispatch = pl.col("name") == "dispatch"
-    found = asked.with_columns(
-        doorbell_lo_ns=pl.when(is_dispatch).then("at").otherwise("_before"),
-        doorbell_hi_ns=pl.when(is_dispatch).then("_after").otherwise("at") + LOG_STEP_NS,
-    )
-    return found.sort("_row").drop("_row", "_before", "_after")
+    low_ns, high_ns = pl.when(is_dispatch).then("at").otherwise(low), pl.when(is_dispatch).then(high).otherwise("at")
+    bracketed = packets.with_columns(doorbell_lo_ns=low_ns, doorbell_hi_ns=high_ns + LOG_STEP_NS)
+    return _span_batches(bracketed)
 
 
-def span_batches(packets: pl.DataFrame) -> pl.DataFrame:
-    """Return `packets` with a later doorbell_hi_ns where a thread prints several dispatches one behind the other.
-
-    They may be of one graph launch, which stores once for some of them (HIP 7.1.0: the index of the first), behind the
-    line of the last.
-
-    Args:
-        packets: columns thread, at, name, and what `bracket_doorbells` adds.
-    """
+def _span_batches(packets: pl.DataFrame) -> pl.DataFrame:
+    """Return `packets` in which dispatches that follow one another on a thread have the last one's doorbell_hi_ns."""
     key, is_dispatch, latest = ["thread", "at"], pl.col("name") == "dispatch", pl.col("doorbell_hi_ns")
     lines = packets.filter(is_dispatch).select(*key, latest).drop_nulls(key).unique(key).sort(key)
     goes_on = (latest == pl.col("at").shift(-1) + LOG_STEP_NS).over("thread").fill_null(value=False)
+    if not lines.select(goes_on.any()).item():
+        return packets
     lines = lines.with_columns(batch=(~goes_on).shift(1, fill_value=False).cum_sum())
     last = lines.select(*key, _last=latest.last().over("batch"))
     found = packets.join(last, on=key, how="left", maintain_order="left")
-    return found.with_columns(
-        doorbell_hi_ns=pl.when(is_dispatch).then(pl.coalesce("_last", latest)).otherwise(latest)
-    ).drop("_last")
+    latest = pl.when(is_dispatch).then(pl.coalesce("_last", latest)).otherwise(latest)
+    return found.with_columns(doorbell_hi_ns=latest).drop("_last")
 
 
 def bracket_packets(log: pl.DataFrame) -> pl.DataFrame:
     """Return thread, ring, packet_index, doorbell_lo_ns, doorbell_hi_ns of the packets of a log."""
-    packets = log.filter(_IS_PACKET).select("thread", "ring", "packet_index", "name", at="stamp_ns")
-    return span_batches(bracket_doorbells(packets, list_moments(log)))
+    packets = log.filter(IS_PACKET).select("thread", "ring", "packet_index", "name", at="stamp_ns")
+    return bracket_doorbells(packets, list_moments(log))
 
 
+@gives(frames.SPANS)
 def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return the doorbell stores whose packet line is known, as spans for `bound_spans`: by thread, ring and index.
 
@@ -143,6 +146,7 @@ def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     return pairs.select("stamp_ns", end_stamp_ns="stamp_ns", from_ns="doorbell_lo_ns", to_ns="doorbell_hi_ns")
 
 
+@gives(frames.SPANS)
 def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.DataFrame:
     """Return the creations of queues whose ring a probe in the kernel recorded, as spans for `bound_spans`.
 
@@ -154,9 +158,10 @@ def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.Data
     alone = pl.len().over(keys) == 1
     pairs = probes.drop_nulls(keys).filter(alone).join(creations.drop_nulls(keys).filter(alone), on=keys)
     end = pl.coalesce("end_stamp_ns", "stamp_ns")
-    return pairs.drop_nulls("from_ns").select("stamp_ns", "from_ns", "to_ns", end_stamp_ns=end).select(*SPAN)
+    return pairs.drop_nulls("from_ns").select("stamp_ns", "from_ns", "to_ns", end_stamp_ns=end)
 
 
+@gives(frames.SPANS)
 def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[int, int]) -> pl.DataFrame:
     """Return which ioctl made which queue, by the one shift of the clock that puts an ioctl into every creation.
 
@@ -181,7 +186,7 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
     fits = (creations["thread"].to_numpy()[:, None] == ioctls["thread"].to_numpy()) & (low <= high)
     chosen = _choose_ioctls(low, high, fits, stamp) if len(creations) > 1 else None
     if chosen is None:
-        return pl.DataFrame(schema=SPAN)
+        return pl.DataFrame(schema=frames.SPANS.schema)
     first_end, last_start = np.where(chosen, last, NO_HIGH).min(axis=1), np.where(chosen, stamp, NO_LOW).max(axis=1)
     return pl.DataFrame({"stamp_ns": last_start, "end_stamp_ns": first_end, "from_ns": from_ns, "to_ns": to_ns})
 
@@ -237,6 +242,7 @@ def list_creations(log: pl.DataFrame) -> pl.DataFrame:
     return made.select("file", "offset", "thread", "ring", "from_ns", to_ns=pl.col("stamp_ns") + LOG_STEP_NS)
 
 
+@gives(frames.SPANS)
 def list_raw_line_spans(log: pl.DataFrame) -> pl.DataFrame:
     """Return ROCr's own lines between the HIP lines of the same thread around them, as spans for `bound_spans`.
 
@@ -255,6 +261,7 @@ def list_raw_line_spans(log: pl.DataFrame) -> pl.DataFrame:
     return ordered.filter(is_raw).select("stamp_ns", "from_ns", "to_ns", end_stamp_ns="stamp_ns")
 
 
+@gives(frames.SPANS)
 def list_gpu_time_spans(times: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
     """Return the GPU times of `Signal =` lines between their packet and that line, as spans for `bound_spans`.
 

@@ -12,7 +12,6 @@ import polars as pl
 from tracecorr.clock.bounds import NO_LOW, Bounds, join_bounds
 from tracecorr.clock.causal_pairs import (
     LOG_STEP_NS,
-    SPAN,
     bound_causes,
     bound_spans,
     list_gpu_time_spans,
@@ -24,6 +23,7 @@ from tracecorr.clock.refuted import find_refuted
 from tracecorr.clock.rocprof_pairs import bound_profile
 from tracecorr.clock.samples import are_of_another_run, bound_marks, bound_readings, bound_top_buffer, list_marks
 from tracecorr.clock.steps import COUNTS
+from tracecorr.model import frames
 
 # A mark is written microseconds after its clock was read (p99 741 ns, measured); pre-emption takes milliseconds,
 # but not of every mark.
@@ -48,6 +48,7 @@ class ClockEvidence:
     Args:
         records: part events with `source`, `thread`, `step_lo_ns` and `step_hi_ns`.
         args: part args.
+        shared: file and offset of the Created lines that made no queue (`link.queues.list_shared`).
         samples: contents of clock.json (`{"samples": []}` when there is none).
         monotonic_ns, boottime_ns: what the time namespace of the log's processes adds to these clocks of the host
             (`/proc/PID/timens_offsets`); CLOCK_MONOTONIC_RAW is shifted like CLOCK_MONOTONIC.
@@ -56,10 +57,11 @@ class ClockEvidence:
 
     records: pl.DataFrame
     args: pl.DataFrame
+    shared: pl.DataFrame
     samples: dict[str, Any]
     monotonic_ns: int = 0
     boottime_ns: int = 0
-    writes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SPAN))
+    writes: pl.DataFrame = field(default_factory=frames.SPANS.empty)
 
     @cached_property
     def known(self) -> pl.DataFrame:
@@ -210,7 +212,9 @@ def _fit_trace(clock: str, evidence: ClockEvidence) -> ClockMap:
     steps = int(widest[0]), int(widest[1])
     samples = evidence.samples["samples"]
     marks = bound_marks(list_marks(evidence.records, evidence.args), samples, steps)
-    pairs = bound_causes(evidence.hip, evidence.known.filter(pl.col("source") == "ftrace"), evidence.args, steps)
+    pairs = bound_causes(
+        evidence.hip, evidence.known.filter(pl.col("source") == "ftrace"), evidence.args, evidence.shared, steps
+    )
     pairs = join_bounds(pairs, bound_spans(evidence.writes, steps))
     both = join_bounds(marks, pairs)
     if clock == "mono":

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
+from tracecorr.model.frames import PLACED
 from tracecorr.model.kinds import Flag
 
 _U32_MAX = 2**32 - 1
@@ -40,7 +41,7 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
     columns = [pl.concat([records.drop(*_SPENT, "flags"), placed.drop("ts_ns") if own else placed], how="horizontal")]
     del records, times, placed
     ordered = _in_order(columns.pop(), time)
-    return ordered.select(pl.all().exclude("ts_ns"), ts_ns=time, event=pl.int_range(pl.len()))
+    return PLACED.take(ordered.select(pl.all().exclude("ts_ns"), ts_ns=time, event=pl.int_range(pl.len())))
 
 
 def _place_each(times: pl.DataFrame, of_map: np.ndarray, maps: list[ClockMap]) -> pl.DataFrame:

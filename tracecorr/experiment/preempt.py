@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
@@ -22,6 +22,17 @@ import polars as pl
 from tracecorr.analyze.experiment import APART, STAMPS, TOGETHER, as_rows, measure_overhead
 from tracecorr.capture.workload.engines import find_engine
 from tracecorr.capture.workload.invoker import Invoker, find_invoker
+from tracecorr.control import HOLD
+from tracecorr.experiment.policies import (
+    NONE,
+    STOP,
+    PolicyOptions,
+    Steered,
+    choose_variables,
+    export_words,
+    find_refusal,
+    steer,
+)
 from tracecorr.model.errors import InputError, MachineError, TracecorrError
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
@@ -202,6 +213,7 @@ def _end_script(folder: str) -> str:
 
 
 _Say = Callable[[str], None]
+_PLAIN = ("high_alone", "low_alone", "sequential", "together")
 _CAPTURED = ("high_alone", "low_alone", "together")
 
 
@@ -216,6 +228,8 @@ class PreemptOptions:
         capture: whether each phase is captured once as well.
         container: run everything in this running container.
         log_level: AMD_LOG_LEVEL of the captured rounds.
+        policies: what is tried, `none` first.
+        policy: how these act.
     """
 
     high: str
@@ -225,6 +239,27 @@ class PreemptOptions:
     capture: bool = True
     container: str | None = None
     log_level: int = 5
+    policies: tuple[str, ...] = (NONE,)
+    policy: PolicyOptions = field(default_factory=PolicyOptions)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Hold what became of a policy.
+
+    Args:
+        policy: its name.
+        refused: why it was not tried; empty if it was.
+        holds: how often the low one was held in the uninstrumented rounds.
+        reads: how often it asked whether it may launch; None where it is held without asking.
+        took_ns: how long the actions took, each.
+    """
+
+    policy: str
+    refused: str = ""
+    holds: int = 0
+    reads: int | None = None
+    took_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -234,14 +269,16 @@ class Runs:
     Args:
         stamps: launches of the uninstrumented rounds (`analyze.experiment.stamps.STAMPS`).
         captured: launches of the captured rounds.
-        captures: phase -> capture folder.
+        captures: phase, and policy where there is one -> capture folder.
         commands: role -> what was run.
+        tried: what became of each policy.
     """
 
     stamps: pl.DataFrame
     captured: pl.DataFrame
     captures: dict[str, Path]
     commands: Mapping[str, str]
+    tried: tuple[Tried, ...] = (Tried(NONE),)
 
 
 def run_preempt(options: PreemptOptions, say: _Say) -> Runs:
@@ -265,25 +302,98 @@ def run_preempt(options: PreemptOptions, say: _Say) -> Runs:
 
 
 def _run_rounds(options: PreemptOptions, say: _Say) -> Runs:
-    parts = [pl.DataFrame(schema=STAMPS)]
-    for number in range(options.rounds):
-        for phase in ("high_alone", "low_alone", "sequential", "together"):
-            say(f"round {number + 1} of {options.rounds}: {phase}")
-            parts.append(as_rows(phase, number, _run_phase(options, phase, options.folder / f"{phase}-{number}")))
-    captured, captures = [pl.DataFrame(schema=STAMPS)], {}
-    for phase in _CAPTURED if options.capture else ():
-        say(f"captured: {phase}")
-        captures[phase] = options.folder / f"{phase}.tracecorr"
-        captured.append(as_rows(phase, 0, _capture_phase(options, phase, captures[phase], say)))
-    runs = Runs(pl.concat(parts), pl.concat(captured), captures, {"high": options.high, "low": options.low})
+    parts, captured, captures, tried = [pl.DataFrame(schema=STAMPS)], [pl.DataFrame(schema=STAMPS)], {}, []
+    for policy in options.policies:
+        if refused := find_refusal(policy, options.policy, options.low, options.container):
+            say(f"policy {policy} was not tried: {refused}")
+            tried.append(Tried(policy, refused))
+            continue
+        steered = []
+        for number in range(options.rounds):
+            for phase in _PLAIN if policy == NONE else _CAPTURED:
+                place = _Place(options, policy, phase, number)
+                say(f"round {number + 1} of {options.rounds}: {place.shown}")
+                found, what = _run_phase(place)
+                parts.append(as_rows(phase, number, found, policy))
+                steered.append(what)
+        tried.append(_sum_up(policy, steered))
+    for place in _list_captured(options, [t.policy for t in tried if not t.refused]):
+        say(f"captured: {place.shown}")
+        captures[place.shown] = options.folder / f"{place.stem.removeprefix('captured-')}.tracecorr"
+        captured.append(as_rows(place.phase, 0, _capture_phase(place, captures[place.shown], say), place.policy))
+    commands = {"high": options.high, "low": options.low}
+    runs = Runs(pl.concat(parts), pl.concat(captured), captures, commands, tuple(tried))
+    _store(options, runs)
+    return runs
+
+
+def _list_captured(options: PreemptOptions, policies: Sequence[str]) -> Iterator[_Place]:
+    """Yield the phases that are captured once: all without a policy, both at once with one."""
+    if options.capture:
+        yield from (_Place(options, NONE, phase, None) for phase in _CAPTURED)
+        yield from (_Place(options, policy, TOGETHER, None) for policy in policies if policy != NONE)
+
+
+def _sum_up(policy: str, steered: Sequence[Steered]) -> Tried:
+    applied = [one for what in steered for one in what.applied]
+    reads = [what.reads for what in steered if what.reads is not None]
+    holds = sum(one.action.kind == HOLD for one in applied)
+    return Tried(policy, "", holds, sum(reads) if reads else None, tuple(one.took_ns for one in applied))
+
+
+def _store(options: PreemptOptions, runs: Runs) -> None:
+    """Keep stamps and settings in the folder."""
     _store_overhead(runs)
     for name, rows in (("stamps", runs.stamps), ("captured", runs.captured)):
         table = BytesIO()
         rows.write_parquet(table)
         write_atomically(options.folder / f"{name}.parquet", table.getvalue())
-    told = {"experiment": "preempt", **runs.commands, "rounds": options.rounds, "container": options.container}
+    told = {"experiment": "preempt", **runs.commands, "rounds": options.rounds, "container": options.container,
+            "policies": [tried.policy for tried in runs.tried]}  # fmt: skip
     write_atomically(options.folder / "experiment.json", json.dumps(told, indent=1).encode())
-    return runs
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Name a phase of the experiment.
+
+    Args:
+        options: what is run.
+        policy: what acts on the workloads.
+        phase: which of them run, and whether at once.
+        number: of the uninstrumented round; None = captured.
+    """
+
+    options: PreemptOptions
+    policy: str
+    phase: str
+    number: int | None
+
+    @property
+    def shown(self) -> str:
+        """Return its name for a reader."""
+        return self.phase if self.policy == NONE else f"{self.phase} under {self.policy}"
+
+    @property
+    def stem(self) -> str:
+        """Return the first part of the names of its files."""
+        name = self.phase if self.policy == NONE else f"{self.policy}-{self.phase}"
+        return f"captured-{name}" if self.number is None else f"{name}-{self.number}"
+
+    @property
+    def outputs(self) -> dict[str, Path]:
+        """Return role -> file of its output."""
+        return {role: self.options.folder / f"{self.stem}-{role}.txt" for role in _roles(self.phase)}
+
+    @property
+    def channel(self) -> Path:
+        """Return the file that controller and workloads map."""
+        return self.options.folder / "channel"
+
+    @property
+    def pid_file(self) -> Path:
+        """Return the file with the number of the low one's shell."""
+        return self.options.folder / "low.pid"
 
 
 def _leave(folder: Path, say: _Say) -> None:
@@ -296,8 +406,11 @@ def _leave(folder: Path, say: _Say) -> None:
 
 def _store_overhead(runs: Runs) -> None:
     """Write into each capture how many times slower its launches were than those of the plain rounds."""
-    found = measure_overhead(runs.stamps, runs.captured).drop_nulls("ratio")
+    plain, captured = (rows.filter(pl.col("policy") == NONE) for rows in (runs.stamps, runs.captured))
+    found = measure_overhead(plain, captured).drop_nulls("ratio")
     for phase, path in runs.captures.items():
+        if phase not in _CAPTURED:
+            continue
         called = (TOGETHER, APART) if phase == TOGETHER else (phase,)
         worst = found.filter(pl.col("phase").is_in(called)).group_by("role").agg(pl.col("ratio").max()).sort("role")
         ratios = dict(worst.rows())
@@ -311,44 +424,60 @@ def _roles(phase: str) -> tuple[str, ...]:
     return {"high_alone": ("high",), "low_alone": ("low",)}.get(phase, ("high", "low"))
 
 
-def _script(options: PreemptOptions, phase: str, outputs: Mapping[str, str]) -> str:
+def _script(place: _Place, outputs: Mapping[str, str]) -> str:
     """Return the shell line of a phase; each workload's output goes to a file, any failure is the line's.
 
     Args:
-        options: what is run.
-        phase: which workloads, and whether at once.
+        place: the phase.
         outputs: role -> file, as the shell reads it; two roles in the order in which they start.
     """
-    commands = {"high": options.high, "low": options.low}
-    parts = [f"( {commands[role]} ) > {path}" for role, path in outputs.items()]
-    if phase != "together":
+    parts = [f"( {_command(place, role)} ) > {path}" for role, path in outputs.items()]
+    if place.phase != "together":
         return " && ".join(parts)
     # The pipe carries only a status: a command started with `&` would ignore Ctrl-C and run on.
     first, second = (f"{part} < /dev/null" for part in parts)
     return f'( {first}; echo $? ) | ( {second}; y=$?; read x; [ $y = 0 ] && exit "${{x:-1}}"; exit $y )'
 
 
-def _run_phase(options: PreemptOptions, phase: str, stem: Path) -> dict[str, list[_Stamp]]:
-    outputs = {role: Path(f"{stem}-{role}.txt") for role in _roles(phase)}
-    if options.container is not None:
-        inside = _name_folder()
-        done = _run_in_container(options.container, _inner_script(options, phase, inside), inside)
-        _keep(done.stdout, outputs)
-    else:
-        with _hold_interrupts(most=1):
-            done = _run_as_caller(["sh", "-c", _outer_script(options, phase, outputs)])
-    _check(phase, done)
-    return _read(phase, outputs)
+def _command(place: _Place, role: str) -> str:
+    """Return what the shell of a workload runs: what its policy gives it, then its command."""
+    variables = choose_variables(place.policy, role, place.options.policy, place.channel)
+    commands = {"high": place.options.high, "low": place.options.low}
+    # $$ of a subshell is the number of its parent.
+    told = (
+        f"sh -c 'echo $PPID' > {shlex.quote(str(place.pid_file))}; " if place.policy == STOP and role == "low" else ""
+    )
+    return f"{told}{export_words(variables)}{commands[role]}"
 
 
-def _outer_script(options: PreemptOptions, phase: str, outputs: Mapping[str, Path]) -> str:
-    return _script(options, phase, {role: shlex.quote(str(path)) for role, path in outputs.items()})
+def _run_phase(place: _Place) -> tuple[dict[str, list[_Stamp]], Steered]:
+    """Run a phase; return the stamps of its workloads, and what its policy did."""
+    options = place.options
+    with _steered(place) as steered:
+        if options.container is not None:
+            inside = _name_folder()
+            done = _run_in_container(options.container, _inner_script(place, inside), inside)
+            _keep(done.stdout, place.outputs)
+        else:
+            with _hold_interrupts(most=1):
+                done = _run_as_caller(["sh", "-c", _outer_script(place)])
+    _check(place.shown, done)
+    return _read(place.shown, place.outputs), steered
 
 
-def _inner_script(options: PreemptOptions, phase: str, folder: str) -> str:
+def _steered(place: _Place) -> AbstractContextManager[Steered]:
+    place.pid_file.unlink(missing_ok=True)
+    return steer(place.policy, place.options.policy, place.channel, place.pid_file)
+
+
+def _outer_script(place: _Place) -> str:
+    return _script(place, {role: shlex.quote(str(path)) for role, path in place.outputs.items()})
+
+
+def _inner_script(place: _Place, folder: str) -> str:
     """Return the script of a phase inside a container, where the files of the host are not."""
-    paths = _output_paths(folder, _roles(phase))
-    return _join_script(_script(options, phase, paths), folder, paths)
+    paths = _output_paths(folder, _roles(place.phase))
+    return _join_script(_script(place, paths), folder, paths)
 
 
 def _keep(stdout: bytes, outputs: Mapping[str, Path]) -> None:
@@ -382,26 +511,25 @@ def _find_error(done: subprocess.CompletedProcess[bytes]) -> str:
     return said.rsplit("error: ", 1)[1].splitlines()[0] if "error: " in said else ""
 
 
-def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: _Say) -> dict[str, list[_Stamp]]:
-    outputs = {role: options.folder / f"captured-{phase}-{role}.txt" for role in _roles(phase)}
-    inside = options.container is not None
-    script = _inner_script(options, phase, _name_folder()) if inside else _outer_script(options, phase, outputs)
+def _capture_phase(place: _Place, target: Path, say: _Say) -> dict[str, list[_Stamp]]:
+    inside = place.options.container is not None
+    script = _inner_script(place, _name_folder()) if inside else _outer_script(place)
     # A separate process, because a capture forks, which a process with threads must not do. It handles Ctrl-C itself,
     # and must end regularly to disarm what it armed.
-    with _hold_interrupts():
+    with _steered(place), _hold_interrupts():
         done = subprocess.run(
-            [*_capture_words(options), "-o", str(target), "--", "sh", "-c", script], capture_output=True,
+            [*_capture_words(place.options), "-o", str(target), "--", "sh", "-c", script], capture_output=True,
             stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
     if inside:
-        _keep(done.stdout, outputs)
+        _keep(done.stdout, place.outputs)
     say(done.stderr.decode(errors="replace").strip())
     _refuse_machine(done)
     if done.returncode:
         raise InputError(
-            f"the captured round {phase} ended with status {done.returncode}", "run its commands by hand first"
+            f"the captured round {place.shown} ended with status {done.returncode}", "run its commands by hand first"
         )
-    return _read(f"captured {phase}", outputs)
+    return _read(f"captured {place.shown}", place.outputs)
 
 
 def _check(phase: str, done: subprocess.CompletedProcess[bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -25,14 +26,16 @@ from tracecorr.analyze.experiment import (
     summarize_yields,
 )
 from tracecorr.analyze.frames import collect
+from tracecorr.analyze.policies import describe_policy, summarize_low, summarize_policies
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding
+from tracecorr.experiment.policies import NONE
 from tracecorr.experiment.preempt import Runs
-from tracecorr.model.sights import is_counted
+from tracecorr.model.calls import is_counted
 from tracecorr.store import Capture
 
 # Driver functions and SMI events that take a queue off the GPU, or put it back.
@@ -144,44 +147,139 @@ class _ExperimentReport:
         }  # fmt: skip
 
 
-def summarize_experiment(runs: Runs, kept: float) -> _ExperimentReport:
+def summarize_experiment(runs: Runs, kept: float, target_ns: int = 5_000_000) -> _ExperimentReport:
     """Return the answers of an experiment.
 
     Args:
         runs: what was measured.
         kept: limit of the high one's P95 together, as a multiple of its P95 alone.
+        target_ns: how soon the high one shall have the GPU.
     """
-    sides = (("plain", runs.stamps), ("captured", runs.captured))
+    plain, captured = (rows.filter(pl.col("policy") == NONE) for rows in (runs.stamps, runs.captured))
+    sides = (("plain", plain), ("captured", captured))
     notices = tuple(told for name, stamps in sides if (told := describe_apart(stamps, name)))
-    overhead = measure_overhead(runs.stamps, runs.captured)
-    captured = {section.key: section for section in _captured_sections(runs)}
-    finding = add_causes(
-        judge_latency(runs.stamps, overhead, kept), captured["priorities"].frame, len(os.sched_getaffinity(0))
-    )
-    sections = (*_plain_sections(runs), _overhead_section(overhead), *captured.values())
+    overhead = measure_overhead(plain, captured)
+    shown = {section.key: section for section in _captured_sections(runs, captured)}
+    finding = add_causes(judge_latency(plain, overhead, kept), shown["priorities"].frame, len(os.sched_getaffinity(0)))
+    policies = _policy_sections(runs, kept, target_ns) if len(runs.tried) > 1 else ()
+    sections = (*policies, *_plain_sections(runs, plain, captured), _overhead_section(overhead), *shown.values())
     return _ExperimentReport(finding, sections, notices)
 
 
-def _plain_sections(runs: Runs) -> Iterator[Section]:
+def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Section]:
+    told = list(_describe_policies(runs, kept, target_ns))
+    yield Section(
+        "verdicts", "What the numbers mean", pl.DataFrame(told, schema=("policy", "verdict"), orient="row"),
+        is_whole=True,
+    )  # fmt: skip
+    yield Section(
+        "policies", "The high one under each policy", summarize_policies(runs.stamps),
+        "launch to completion beside the low one, uninstrumented; the interval of P95 is a bootstrap of 95 %; cost = "
+        "the high one's median alone under the policy, as a multiple of that without one",
+    )  # fmt: skip
+    yield Section(
+        "low_one", "The low one under each policy", summarize_low(runs.stamps),
+        "way = from a launch of the high one to the low one's last completion before its end; back = from its end to "
+        "the low one's next completion; as the hosts notice them. beside, idle, alone = completions per second "
+        "during the high one's launches, between them, and without it",
+    )  # fmt: skip
+    yield Section(
+        "control", "What the controller did", _describe_control(runs),
+        "holds = how often the low one was held; reads = how often it asked, 0 where it does not cooperate",
+    )  # fmt: skip
+    yield Section("machine", "The machine", pl.DataFrame(list_settings(), schema=("setting", "value", "meaning"),
+                                                         orient="row"), is_whole=True)  # fmt: skip
+
+
+def _describe_policies(runs: Runs, kept: float, target_ns: int) -> Iterator[tuple[str, str]]:
+    """Yield each policy and what its numbers mean; the alone rounds without a policy are the base of all."""
+    base = runs.stamps.filter((pl.col("policy") == NONE) & (pl.col("phase") != TOGETHER))
+    longest = _find_longest(runs)
+    for tried in runs.tried:
+        if tried.refused:
+            yield tried.policy, f"not tried: {tried.refused}"
+            continue
+        own = runs.stamps.filter((pl.col("policy") == tried.policy) & (pl.col("phase") == TOGETHER))
+        finding = judge_latency(
+            pl.concat([base, own]), pl.DataFrame(schema={"role": pl.String, "ratio": pl.Float64}), kept
+        )
+        shown = TOGETHER if tried.policy == NONE else f"{TOGETHER} under {tried.policy}"
+        moves = (
+            dict(count_moves(Capture.open(runs.captures[shown])).select("what", "n").rows()) if runs.captures else {}
+        )
+        said = describe_policy(tried.policy, finding, moves, longest, target_ns)
+        if tried.reads == 0:
+            said += "; the low one never asked whether it may launch (TRACECORR_CHANNEL), so it was not held"
+        yield tried.policy, said
+
+
+def _find_longest(runs: Runs) -> int | None:
+    """Return the longest kernel of the low one alone that a capture shows; None if none does."""
+    if "low_alone" not in runs.captures:
+        return None
+    launches = Capture.open(runs.captures["low_alone"]).table("launches")
+    longest = collect(launches.select((pl.col("gpu_end_ns") - pl.col("gpu_start_ns")).max())).item()
+    return None if longest is None else int(longest)
+
+
+def _describe_control(runs: Runs) -> pl.DataFrame:
+    rows = []
+    for tried in runs.tried:
+        took = sorted(tried.took_ns)
+        times = (took[len(took) // 2], took[-1]) if took else (None, None)
+        rows += [] if tried.refused else [(tried.policy, tried.holds, tried.reads, *times)]
+    schema = {"policy": pl.String, "holds": pl.Int64, "reads": pl.Int64, "action_p50_ns": pl.Int64,
+              "action_max_ns": pl.Int64}  # fmt: skip
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+_PARAMETERS = Path("/sys/module/amdgpu/parameters")
+_MEANINGS = {
+    "sched_policy": "0 HWS with oversubscription, 1 HWS without, 2 no HWS: no preemption by the firmware",
+    "num_kcq": "kernel compute queues; each takes a slot from the user's queues",
+    "hws_max_conc_proc": "processes that the firmware maps at once",
+    "queue_preemption_timeout_ms": "how long the driver waits for waves to be saved before it resets",
+    "cwsr_enable": "1 = waves can be saved (CWSR); 0 = a running kernel is waited for",
+}
+
+
+def list_settings() -> Iterator[tuple[str, str, str]]:
+    """Yield the settings that decide whether a policy can act: of the driver, and of the runtime's environment."""
+    for name, meaning in _MEANINGS.items():
+        try:
+            value = (_PARAMETERS / name).read_text().strip()
+        except OSError:
+            value = "UNKNOWN: no amdgpu module here"
+        yield f"amdgpu.{name}", value, meaning
+    for name, meaning in (
+        ("GPU_MAX_HW_QUEUES", "hardware queues of each priority that HIP makes (4 where it is not set)"),
+        ("DEBUG_HIP_IGNORE_STREAM_PRIORITY", "1 = no priority of a stream reaches the KFD; the default of HIP from "
+                                             "ROCm 10 on: set 0 to measure priorities"),
+        ("HSA_CU_MASK", "CUs that the queues of a process may use"),
+    ):  # fmt: skip
+        yield name, os.environ.get(name, "not set"), meaning
+
+
+def _plain_sections(runs: Runs, plain: pl.DataFrame, captured: pl.DataFrame) -> Iterator[Section]:
     workloads = pl.DataFrame(
         list(runs.commands.items()), schema={"role": pl.String, "command": pl.String}, orient="row"
     )
     yield Section("workloads", "Workloads", workloads, is_whole=True)
-    overlaps = [list_overlaps(runs.stamps, "plain"), list_overlaps(runs.captured, "captured")]
+    overlaps = [list_overlaps(plain, "plain"), list_overlaps(captured, "captured")]
     yield Section("overlap", "Were both at work at once?", pl.concat(overlaps), _BOTH)
     yield Section(
-        "phases", "Latency and throughput", summarize_phases(runs.stamps),
+        "phases", "Latency and throughput", summarize_phases(plain),
         f"stamps of the workloads themselves, without any instrumentation; {_PARTS} (the verdict takes `together`); "
         "call = start to return, done = start to the completion that the host noticed",
     )  # fmt: skip
     yield Section(
-        "throughput", "Throughput of both", summarize_throughput(runs.stamps),
+        "throughput", "Throughput of both", summarize_throughput(plain),
         "launches by the time from the first start to the last completion; sequential: the times of both, without the "
         f"start of the second; together is called {APART} if hardly a launch of the high one ran beside the low one",
     )  # fmt: skip
     yield Section(
-        "yields", "What the low one did during launches of the high one", summarize_yields(runs.stamps),
-        _define_stop(runs.stamps), nothing="UNKNOWN: no launch of the high one was stamped in rounds of both at once",
+        "yields", "What the low one did during launches of the high one", summarize_yields(plain),
+        _define_stop(plain), nothing="UNKNOWN: no launch of the high one was stamped in rounds of both at once",
     )  # fmt: skip
 
 
@@ -205,10 +303,10 @@ def _overhead_section(overhead: pl.DataFrame) -> Section:
     )  # fmt: skip
 
 
-def _captured_sections(runs: Runs) -> Iterator[Section]:
+def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
     captures = {phase: Capture.open(path) for phase, path in runs.captures.items()}
     # Captures of workloads that were not at work at once do not show both together.
-    if TOGETHER in captures and is_apart(runs.captured):
+    if TOGETHER in captures and is_apart(captured):
         captures[APART] = captures.pop(TOGETHER)
     no_queue = "UNKNOWN: no captured round shows a queue of HIP"
     yield Section(

@@ -6,15 +6,20 @@ from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tracecorr import native
-from tracecorr.clock.bounds import Ints, Mask
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
-from tracecorr.clock.intervals import list_silences
-from tracecorr.clock.joins import select_rows
-from tracecorr.clock.rows import Places, number_rows
+from tracecorr.link.events import find_places
+from tracecorr.model import frames
 from tracecorr.model.arrow import take_column
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import COMPLETE, DERIVED, INFERRED, SHADER_NAME, SUBMITTED, Flag
+from tracecorr.native import Ints
+
+Mask = NDArray[np.bool_]
+# What may lie in more silences than this is asked nothing: it tells little and costs much.
+_MOST_SILENCES = 64
 
 
 def find_parents(events: pl.DataFrame) -> pl.DataFrame:
@@ -43,15 +48,24 @@ def _list_parents(events: pl.DataFrame) -> pl.Series:
     """Return the row whose record encloses each one, as the reader saw it."""
     is_log = pl.col("source") == "amd_log"
     calls = events.select((pl.col("layer") == "hip") & is_log).to_series().to_numpy()
-    codes, first = number_rows(events, ["file", "thread"])
+    threads = int(events.select(pl.col("thread").max().fill_null(0)).item()) + 2
+    files = int(events.select(pl.col("file").max().fill_null(0)).item()) + 1
+    thread = (pl.col("thread").cast(pl.Int64) + 1).fill_null(0)
+    lane = events.select((pl.col("file").fill_null(0).cast(pl.Int64) * threads + thread).cast(pl.UInt32)).to_series()
     offset = events["offset"].fill_null(-1).to_numpy()
-    found, missed = native.find_parents(codes, len(first), offset, events["parent_offset"].to_arrow(), calls)
+    found, missed = native.find_parents(
+        lane.to_numpy(), files * threads, offset, events["parent_offset"].to_arrow(), calls
+    )
     parents = take_column(found)
     if not len(missed):
         return parents
     # In the log only calls enclose anything.
-    enclosing = events.select((pl.col("layer") == "hip") | ~is_log).to_series().to_numpy()
-    rest = Places.of(events, enclosing).find(events.select("file", "parent_offset")[missed], "parent_offset")
+    asked = events.select("file", offset="parent_offset")[missed]
+    rows = events.select("file", "offset", "layer", "source").with_row_index("number")
+    enclosing = rows.filter(
+        ((pl.col("layer") == "hip") | ~is_log) & pl.col("offset").is_in(asked["offset"].unique().implode())
+    )
+    rest = enclosing["number"].gather(find_places(enclosing, asked))
     # The reader knows threads by their numbers: of two that had one after the other none is in a call of the other.
     is_another = events["thread"].gather(rest) != events["thread"].gather(missed)
     return parents.scatter(missed, rest.set(is_another.fill_null(value=False), None))
@@ -86,6 +100,7 @@ def _parents_of(parent: pl.Series, rows: Ints) -> Ints:
     return parents
 
 
+@gives(frames.LOG_LINES)
 def list_lines(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     """Return the lines of the log of threads that make system calls in a trace, in the order of their printing.
 
@@ -108,6 +123,7 @@ def _list_inner(events: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
+@gives(frames.SYSCALLS_IN_CALLS)
 def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame, prints: pl.Series) -> pl.DataFrame:
     """Return which innermost HIP call each system call happened in, on the same thread.
 
@@ -126,7 +142,7 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame, prints: pl.Series) 
     if lines.is_empty():
         return empty
     # Rows of one thread stand together.
-    inner = select_rows(_list_inner(events), prints, chosen=False).sort("thread", maintain_order=True)
+    inner = _list_inner(events).filter(~pl.col("event").is_in(prints.implode())).sort("thread", maintain_order=True)
     by_thread = {key[0]: part for key, part in lines.partition_by("thread", as_dict=True, maintain_order=True).items()}
     found = [
         (first, *_list_candidates(part, by_thread[thread]))
@@ -190,13 +206,30 @@ def _list_candidates(inner: pl.DataFrame, lines: pl.DataFrame) -> tuple[np.ndarr
     end = start + inner["dur_ns"].fill_null(0).to_numpy()
     early = inner["err_lo_ns"].cast(pl.Int64).to_numpy()
     late = inner["err_hi_ns"].fill_null(0).cast(pl.Int64).to_numpy()
-    thing, silence = list_silences(at, start - early - LOG_STEP_NS, end + late)
+    thing, silence = _list_silences(at, start - early - LOG_STEP_NS, end + late)
     opened = np.concatenate([[np.iinfo(np.int64).min // 4], at])[silence]
     closed = np.concatenate([at + LOG_STEP_NS, [np.iinfo(np.int64).max // 4]])[silence]
     # The whole call shifts within its errors; it must fit between the two lines.
     least, most = np.maximum(opened - start[thing], -early[thing]), np.minimum(closed - end[thing], late[thing])
     fits = least <= most
     return thing[fits], np.concatenate([[-1], calls])[silence[fits]]
+
+
+def _list_silences(lines: Ints, earliest: Ints, latest: Ints) -> tuple[Ints, Ints]:
+    """Return in which silences of a thread each thing may lie, as pairs (thing, silence).
+
+    Silence i lies between line i - 1 and line i; the first has no start, the last no end.
+
+    Args:
+        lines: sorted times of the thread's lines.
+        earliest, latest: first and last moment that each thing can have had.
+    """
+    first = np.searchsorted(lines, earliest, side="right")
+    last = np.searchsorted(lines, latest, side="right")
+    near = np.flatnonzero((last - first < _MOST_SILENCES) & (last >= first))
+    count = last[near] - first[near] + 1
+    thing = np.repeat(near, count)
+    return thing, np.arange(len(thing)) - np.repeat(np.cumsum(count) - count, count) + first[thing]
 
 
 # Lines of threads that make no calls: ROCr's event thread, and those that submit commands.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.clock.joins import select_rows
-from tracecorr.clock.rows import Places, select_marked
+from tracecorr.link.events import find_places
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
     COMPLETE,
@@ -28,6 +29,7 @@ _ENDS = 0.05
 _MOST_BARE = 0.5
 
 
+@gives(frames.COMMANDS_OF_PACKETS)
 def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
     """Return the command of each packet or copy: the thread's last one before it in the same call.
 
@@ -45,19 +47,19 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     )  # fmt: skip
     launches = launches.select("event", "file", "offset", "thread", "parent", "outside", "name", "queue", "signal",
                                "command_offset", "graph")  # fmt: skip
-    place = Places.of(lines.select("file", offset="command_offset")).find(launches, "command_offset")
+    place = find_places(lines, launches, "command_offset", "command_offset")
     # Few are left out by any of these.
     sides = lines.select(pl.col("command_parent", "thread").gather(place)).rename({"thread": "command_thread"})
     is_same = launches.select("thread", "parent", "outside").with_columns(sides.get_columns()).select(
         (_same_call() & place.is_not_null()).fill_null(value=False)
     ).to_series()  # fmt: skip
-    told = select_marked(launches.drop("thread", "outside", "command_offset"), pl.lit(is_same))
+    told = launches.drop("thread", "outside", "command_offset").filter(is_same)
     told = told.with_columns(lines.drop("file", "thread", "command_offset")[place.filter(is_same)].get_columns())
-    before = select_marked(_return_to_outer(told, lines), _fits().fill_null(value=False))
+    before = _return_to_outer(told, lines).filter(_fits())
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
     rest = launches.filter(pl.col("graph") & is_packet).drop_nulls("parent")
-    rest = select_rows(rest, before["event"], chosen=False)
+    rest = rest.join(before, on="event", how="anti", maintain_order="left")
     tasks = lines.filter(pl.col("kind") == GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")
     after = rest.drop("command_offset").sort("offset").join_asof(
         tasks, left_on="offset", right_on="command_offset", by_left=["file", "parent"],
@@ -168,6 +170,7 @@ def _fits() -> pl.Expr:
     return ~marked & ~later & ~((pl.col("kind") == KERNEL_COMMAND) & (name == "copy"))
 
 
+@gives(frames.COMPLETIONS)
 def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
     """Return the completion line of each packet's command: the first one after it, before the pointer's next use.
 

@@ -6,10 +6,13 @@ and packets may be added or changed on the way: index and doorbell of the hardwa
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from tracecorr.clock.intervals import pair_spans
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
+from tracecorr.native import Ints
 
 # An AQL packet (HSA Runtime Programmer's Reference Manual).
 _PACKET_BYTES = 64
@@ -62,6 +65,7 @@ def explain_stores(launches: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame
 _LEAST_FITTING = 0.5
 
 
+@gives(frames.CREATIONS)
 def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     """Return line event, ioctl event and evidence: by ring address (as sure as that), else by thread and time.
 
@@ -114,6 +118,39 @@ def _join_near(lines: pl.DataFrame, ioctls: pl.DataFrame, keys: list[str], since
     beside = ioctls.drop(keys)[ioctl]
     both = beside.rename({name: f"{name}_right" for name in beside.columns if name in lines.columns})
     return lines[line].hstack(both)
+
+
+def pair_spans(one: pl.DataFrame, other: pl.DataFrame, keys: list[str]) -> tuple[Ints, Ints]:
+    """Return which spans of one key meet, as pairs (row of `one`, row of `other`) in the order of the rows.
+
+    The rows of one key are not crossed: queues are made on one ring again and again, and each by one thread.
+
+    Args:
+        one, other: columns `keys`, numbers of one type, and low, high; rows that lack any of them meet none.
+        keys: what must be equal.
+    """
+    sides = [frame.select(*keys, "low", "high") for frame in (one, other)]
+    rows = [side.select(pl.all_horizontal(pl.all().is_not_null())).to_series().arg_true().to_numpy() for side in sides]
+    sides = [side[kept] for side, kept in zip(sides, rows, strict=True)]
+    both = pl.concat(sides)
+    groups = both.select(keys).unique().with_row_index("group")
+    key = both.join(groups, on=keys, how="left", maintain_order="left")["group"].to_numpy().astype(np.int64)
+    times, ranks = np.unique(both.select("low", "high").to_numpy(), return_inverse=True)
+    low, high = (ranks.reshape(-1, 2) + (key * max(len(times), 1))[:, None]).T
+    count = len(sides[0])
+    order = np.argsort(low[count:], kind="stable")
+    # Of the spans in order of their starts, those up to the last that begins soon enough, from the first one on which
+    # reaches far enough itself or stands behind one that does.
+    reach = np.maximum.accumulate(high[count:][order])
+    first = np.searchsorted(reach, low[:count], side="left")
+    near = np.maximum(np.searchsorted(low[count:][order], high[:count], side="right") - first, 0)
+    left = np.repeat(np.arange(count), near)
+    place = np.arange(len(left)) - np.repeat(np.cumsum(near) - near, near) + first[left]
+    right = order[place]
+    meets = high[count:][right] >= low[left]
+    left, right = rows[0][left[meets]], rows[1][right[meets]]
+    sorted_pairs = np.lexsort((right, left))
+    return left[sorted_pairs], right[sorted_pairs]
 
 
 def _pick(candidates: pl.DataFrame) -> pl.DataFrame:

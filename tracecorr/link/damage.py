@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.rows import IS_PACKET
 from tracecorr.model import schema
+from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.columns import CAT
+from tracecorr.model.frames import HOLES, gives
 from tracecorr.model.kinds import (
     BEGINNINGS,
     COMMAND_MENTIONS,
@@ -57,10 +58,6 @@ _ASKED = (
     "file", "process", "thread", "offset", "ts_ns", "layer", "name", "flags", "clock", "ring", "packet_index",
     "command",
 )  # fmt: skip
-_HOLE = {
-    "file": pl.UInt16, "process": pl.UInt32, "thread": pl.UInt32, "low": pl.Int64, "high": pl.Int64,
-    "from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64,
-}  # fmt: skip
 _BEFORE_ALL, _AFTER_ALL = -(1 << 62), 1 << 62
 # Reasons of the ledger with which what stands behind the last record is lost.
 _AT_END = [name for name, reason in REASONS.items() if reason.at_end]
@@ -72,8 +69,7 @@ class Damage:
 
     Args:
         throughout: the logs (file) of which nothing tells where records are missing.
-        holes: places of logs: file, process, thread (null = any), low, high (between which bytes), from_ns, to_ns,
-            count (of missing lines at least; null = unknown).
+        holes: rows of `frames.HOLES`.
         missing: what the holes were found by, as `holes`, and lines that other writers cut.
         heads: logs that begin in the middle of a run: file, to_ns (their first line).
         traces: spans in which records of kernel traces are missing: cpu (null = any), from_ns, to_ns.
@@ -100,19 +96,10 @@ def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame
     unread_logs = unread.filter(pl.col("source") == "amd_log")
     shared = _list_cut_by_others(log, events)
     gaps, halves = _find_packet_gaps(log), _find_half_calls(log)
-    unwritten = missing.select(
-        "file",
-        "from_ns",
-        "to_ns",
-        low="before",
-        high="position",
-        **dict.fromkeys(("process", "thread", "count"), pl.lit(None)),
-    ).drop_nulls(["low", "to_ns"])
     dropped = _find_dropped(log, losses.filter(pl.col("source").cast(pl.String) == "amd_log"), unread_logs["file"])
     # Where writers cut each other's lines, a missing index is that of a line which was cut.
     whole = ~pl.col("file").is_in(shared.implode())
-    known = unwritten.select(list(_HOLE)).cast(_HOLE)  # type: ignore[arg-type]
-    holes = pl.concat([_join_holes(pl.concat([gaps, halves]).filter(whole)), dropped, known])
+    holes = pl.concat([_join_holes(pl.concat([gaps, halves]).filter(whole)), dropped, _place_missing(missing)])
     # Of bytes that were never stored the place is known.
     placed = (pl.col("reason") == NUL_BYTES) & pl.col("file").is_in(dropped["file"].implode())
     throughout = pl.concat([unread_logs.filter(~placed)["file"], shared, _list_endless(log)]).unique()
@@ -398,6 +385,7 @@ def _list_endless(log: pl.DataFrame) -> pl.Series:
     return files.filter(pl.col("ended") == 0, pl.col("calls") >= _LEAST_CALLS)["file"]
 
 
+@gives(HOLES)
 def _find_packet_gaps(log: pl.DataFrame) -> pl.DataFrame:
     """Return holes where the packet indexes of a ring leave numbers out, for each thread that uses the ring.
 
@@ -422,9 +410,10 @@ def _find_packet_gaps(log: pl.DataFrame) -> pl.DataFrame:
         count=index - before["packet_index"] - 1 - (pl.col("bare") - before["bare"]).abs(),
     ).filter(pl.col("count") > 0).drop("thread")  # fmt: skip
     users = packets.select(*_RING, "thread").unique()
-    return gaps.join(users, on=_RING, nulls_equal=True).select(list(_HOLE)).cast(_HOLE)  # type: ignore[arg-type]
+    return gaps.join(users, on=_RING, nulls_equal=True)
 
 
+@gives(HOLES)
 def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
     """Return holes beside HIP calls of which one line is missing: up to the previous or the next call of the thread.
 
@@ -454,9 +443,10 @@ def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
     return halves.select(
         "file", "process", "thread", low=pl.min_horizontal(place), high=pl.max_horizontal(place),
         from_ns=pl.min_horizontal(time), to_ns=pl.max_horizontal(time), count=pl.lit(1),
-    ).cast(_HOLE)  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
+@gives(HOLES)
 def _find_dropped(log: pl.DataFrame, losses: pl.DataFrame, files: pl.Series) -> pl.DataFrame:
     """Return holes of all threads where the reader found bytes that were never stored.
 
@@ -472,9 +462,18 @@ def _find_dropped(log: pl.DataFrame, losses: pl.DataFrame, files: pl.Series) -> 
         high=pl.col("offset").filter(pl.col("ts_ns") >= pl.col("to_ns")).min(),
     )  # fmt: skip
     none = {name: pl.lit(None) for name in ("process", "thread", "count")}
-    return both.drop_nulls().with_columns(**none).select(list(_HOLE)).cast(_HOLE)  # type: ignore[arg-type]
+    return both.drop_nulls().with_columns(**none)
 
 
+@gives(HOLES)
+def _place_missing(missing: pl.DataFrame) -> pl.DataFrame:
+    """Return holes of all threads where bytes were written that a log does not hold in its middle."""
+    none = {name: pl.lit(None) for name in ("process", "thread", "count")}
+    inside = missing.drop_nulls(["before", "to_ns"])
+    return inside.select("file", "from_ns", "to_ns", low="before", high="position", **none)
+
+
+@gives(HOLES)
 def _join_holes(found: pl.DataFrame) -> pl.DataFrame:
     """Return holes in which those of one process that meet are one, at the place that they share, of all their threads.
 
@@ -493,7 +492,7 @@ def _join_holes(found: pl.DataFrame) -> pl.DataFrame:
         pl.col("low", "from_ns").max(), pl.col("high", "to_ns").min(), pl.col("count").sum()
     )
     threads = rows.select("hole", "file", "process", "thread").unique(maintain_order=True)
-    return threads.join(shared, on="hole", maintain_order="left").select(list(_HOLE))
+    return threads.join(shared, on="hole", maintain_order="left")
 
 
 def _list_begun(log: pl.DataFrame) -> pl.DataFrame:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.clock.rows import attach_columns
-from tracecorr.link.events import pivot_args
+from tracecorr.link.events import attach_columns, pivot_args
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, INFERRED
 from tracecorr.read.kfd.fields import decode_mapping, name_value
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DRM_TYPE, HANDLER_PREFIX, KFD_PREFIX, KFD_TYPE, device_ioctl_name
@@ -46,6 +47,7 @@ class _Owners:
     execs: pl.DataFrame
 
 
+@gives(frames.DEVICES)
 def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -> pl.DataFrame:
     """Return the device behind every ioctl and every mmap of a file.
 
@@ -135,6 +137,7 @@ def name_ioctls(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@gives(frames.EVENT_ARGS)
 def list_device_args(devices: pl.DataFrame) -> pl.DataFrame:
     """Return rows of args: `device` (its path where known) and `device_by` of calls to a KFD or DRM device."""
     known = devices.filter(pl.col("device").is_in([KFD, DRM]))
@@ -297,6 +300,7 @@ _LEAST_NAME = 5
 _LEAST_KFD_OFFSET = 1 << 62
 
 
+@gives(frames.EVENT_ARGS)
 def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the fields that probes inside the driver read, as rows of args of the ioctl around them.
 
@@ -335,6 +339,7 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     ]).select("event", "key", "u64", "text")  # fmt: skip
 
 
+@gives(frames.MAPPINGS)
 def list_mappings(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     """Return what each mmap of the KFD maps.
 
@@ -354,6 +359,7 @@ def list_mappings(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     return own.select("event", "process", "thread", "ts_ns", mapping=mapping, gpu_id=gpu_id)
 
 
+@gives(frames.EVENT_ARGS)
 def list_mapping_args(mappings: pl.DataFrame) -> pl.DataFrame:
     """Return rows of args: `kfd_mapping` and `gpu_id` of the mmaps of the KFD."""
     none = {"u64": pl.lit(None, pl.UInt64), "text": pl.lit(None, pl.String)}
@@ -363,6 +369,7 @@ def list_mapping_args(mappings: pl.DataFrame) -> pl.DataFrame:
     ])  # fmt: skip
 
 
+@gives(frames.EDGES)
 def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: pl.DataFrame) -> pl.DataFrame:
     """Return the edges `doorbell_mapping`: from the CREATE_QUEUE that needed the doorbell page to its mmap.
 

@@ -8,40 +8,26 @@ from difflib import SequenceMatcher
 import numpy as np
 import polars as pl
 
-from tracecorr import native
-from tracecorr.clock.bounds import Ints
-from tracecorr.clock.causal_pairs import LOG_STEP_NS
-from tracecorr.clock.rows import IS_PACKET, attach_columns, fill_columns, number_rows
+from tracecorr.clock.causal_pairs import bracket_doorbells, list_moments
+from tracecorr.link.events import attach_columns, fill_columns
+from tracecorr.model import frames
+from tracecorr.model.calls import IS_PACKET
+from tracecorr.model.frames import gives
+from tracecorr.native import Ints
 
 
 def span_stores(packets: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Return `packets` with doorbell_lo_ns and doorbell_hi_ns, which `align.intervals` tells of stamps.
-
-    Of dispatches that follow one another the stores lie before the line behind the last (`span_batches` there).
+    """Return `packets` with doorbell_lo_ns and doorbell_hi_ns: between which moments the store of each lies.
 
     Args:
-        packets: columns event, ts_ns, name; in the order of their events.
-        events: all rows in the order of their times: thread, ts_ns, dur_ns, source, clock; row i is event i.
+        packets: columns thread, ts_ns, name.
+        events: all rows: thread, ts_ns, dur_ns, source, clock.
     """
-    is_line = (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_not_null()
-    codes, first = number_rows(events, ["thread"])
-    rows, at = packets["event"].to_numpy(), packets["ts_ns"].to_numpy()
-    before, after = native.bracket_rows(
-        codes, len(first), events["ts_ns"].to_numpy(), events["dur_ns"].to_arrow(),
-        events.select(is_line).to_series().to_numpy(), rows,
-    )  # fmt: skip
-    dispatch = packets.select(pl.col("name") == "dispatch").to_series()
-    native.span_batches(codes[rows], len(first), at, dispatch.to_numpy(), after)
-    low, high = (_moments(side) for side in (before, after))
-    return packets.with_columns(
-        doorbell_lo_ns=pl.when(dispatch).then("ts_ns").otherwise(low),
-        doorbell_hi_ns=pl.when(dispatch).then(high).otherwise("ts_ns") + LOG_STEP_NS,
-    )
-
-
-def _moments(moments: Ints) -> pl.Series:
-    found = pl.Series(moments)
-    return found.set(found == native.NO_MOMENT, None)
+    is_line = (pl.col("source") == "amd_log") & (pl.col("clock") == "mono")
+    is_asked = pl.col("thread").is_in(packets["thread"].unique().implode())
+    lines = events.select("thread", "ts_ns", "dur_ns", "source", "clock").filter(is_line & is_asked)
+    moments = list_moments(lines.select("thread", stamp_ns="ts_ns", end_stamp_ns=pl.col("ts_ns") + pl.col("dur_ns")))
+    return bracket_doorbells(packets.with_columns(at="ts_ns"), moments).drop("at")
 
 
 # Of the stores on a learned ring, or of an unknown thread, at least this share of those with a packet of their index
@@ -77,6 +63,7 @@ def share_lone_threads(
     )
 
 
+@gives(frames.STORES_OF_PACKETS)
 def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return, per packet, its own doorbell store and the store that announced it.
 

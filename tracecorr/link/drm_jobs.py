@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.events import attach_fields
-from tracecorr.model import schema
+from tracecorr.model import frames, schema
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import RECORDED
 from tracecorr.read.kfd.functions import hex_text
 
@@ -70,6 +71,7 @@ def ring_kind(ring: pl.Expr) -> pl.Expr:
     return kind
 
 
+@gives(frames.EDGES)
 def link_drm_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
     """Return the edges `drm_job`: queue -> run -> done of each job, by its fence."""
     first = jobs.select(from_event="queue_event", to_event=pl.coalesce("run_event", "done_event"))

@@ -7,13 +7,65 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr import native
-from tracecorr.clock.joins import select_rows
-from tracecorr.clock.rows import attach_columns, fill_columns, number_groups, select_marked
 from tracecorr.clock.steps import UNTIMED
 from tracecorr.model import schema
 from tracecorr.model.arrow import take_column
 from tracecorr.model.kernel_names import demangle_name, label_kernels
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import KERNEL_FIELDS, Flag
+
+
+def attach_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:
+    """Return `frame` with the columns of `found`, null in rows that `found` does not name.
+
+    Args:
+        frame: its row i is number i.
+        found: one row per number that it names.
+        key: column of `found` with the numbers.
+    """
+    names = [name for name in found.columns if name != key]
+    if found.is_empty():
+        # Literals take no memory.
+        return frame.with_columns(pl.lit(None, found.schema[name]).alias(name) for name in names)
+    nothing = (pl.repeat(None, frame.height, dtype=found.schema[name], eager=True) for name in names)
+    return frame.with_columns(
+        column.scatter(found[key], found[name]).alias(name) for name, column in zip(names, nothing, strict=True)
+    )
+
+
+def fill_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:
+    """Return `frame` with the values of `found` where its own are null; arguments as in `attach_columns`."""
+    names = [name for name in found.columns if name != key]
+    if found.is_empty():
+        return frame
+    added = attach_columns(pl.DataFrame(height=frame.height), found, key)
+    return frame.with_columns(pl.coalesce(name, added[name]).alias(name) for name in names)
+
+
+def find_places(rows: pl.DataFrame, asked: pl.DataFrame, offset: str = "offset", own: str = "offset") -> pl.Series:
+    """Return the number of the row with the same file and offset for each of `asked`, of several the first one.
+
+    Args:
+        rows: columns file, and `own`.
+        asked: columns file, and `offset`.
+        offset, own: bytes; null is no place.
+    """
+    places = rows.select("file", pl.col(own).alias(offset)).with_row_index("row").unique(["file", offset], keep="first")
+    return asked.select("file", offset).join(places, on=["file", offset], how="left", maintain_order="left")["row"]
+
+
+def attach_args(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Return `rows` with a column for each of some named fields of their records, null where a record has none.
+
+    Args:
+        rows: columns file, offset.
+        args: part args; a record has a field at most once.
+        keys: the names of the fields.
+    """
+    place = ["file", "offset"]
+    for key in keys:
+        values = args.filter(pl.col("key") == key).select(*place, pl.col("u64").alias(key))
+        rows = rows.join(values, on=place, how="left", maintain_order="left")
+    return rows
 
 
 def pivot_args(args: pl.DataFrame, events: pl.Series, keys: Sequence[str]) -> pl.DataFrame:
@@ -55,7 +107,8 @@ def list_kernels(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     what a call does. Where two mangled names read the same, the demangled one is neither of them.
     """
     named = events.select("event", "kernel").drop_nulls("kernel")
-    codes, groups = number_groups(named, ["kernel"])
+    groups = named.select("kernel").unique(maintain_order=True).with_row_index("code")
+    codes = named.join(groups, on="kernel", how="left", maintain_order="left")["code"]
     printed = groups.select(pl.col("kernel").cast(pl.String)).with_row_index("code")
     readable = pl.Series([demangle_name(name) for name in printed["kernel"]], dtype=pl.String)
     is_mangled = pl.col("kernel").str.starts_with("_Z")
@@ -69,6 +122,26 @@ def list_kernels(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return table.select(kernel="id", name="name", mangled="mangled", display=display), named.select(
         "event", kernel_id=ids.gather(codes)
     )
+
+
+def describe_kernels(
+    kernels: pl.DataFrame, of_packets: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the kernels with what the compiler gave them: as a profile tells it, else the largest of their packets.
+
+    Args:
+        kernels: the table, without these columns.
+        of_packets: kernel, lds, scratch, kernarg_bytes.
+        events: event, kernel_id.
+        args: args by event, with `KERNEL_FIELDS` of dispatches of a profile.
+    """
+    told = args.filter(pl.col("key").is_in(KERNEL_FIELDS))
+    told = told.join(events.select("event", kernel="kernel_id").drop_nulls("kernel"), on="event")
+    largest = [pl.col("u64").filter(pl.col("key") == key).max().alias(key) for key in KERNEL_FIELDS]
+    found = kernels.join(told.group_by("kernel").agg(largest), on="kernel", how="left", maintain_order="left")
+    found = found.join(of_packets, on="kernel", how="left", maintain_order="left", suffix="_packets")
+    either = {key: pl.coalesce(key, f"{key}_packets") for key in of_packets.columns if key != "kernel"}
+    return schema.KERNELS.conform(found.with_columns(**either).drop(f"{key}_packets" for key in either))
 
 
 def forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame:
@@ -105,8 +178,8 @@ def attach_keys(
         queue_table.select(event="create_ioctl_event", queue="queue"),
         queue_table.select(event="created_line_event", queue="queue"),
     ]).drop_nulls().unique("event", keep="first")  # fmt: skip
-    of_queues = select_marked(of_queues, pl.col("queue").is_not_null())
-    made = select_rows(made, of_queues["event"], chosen=False)
+    of_queues = of_queues.drop_nulls("queue")
+    made = made.join(of_queues, on="event", how="anti", maintain_order="left")
     for keys in (pl.concat([of_queues, made]), *others):
         events = attach_columns(events, keys)
     seen = hqd.drop_nulls("queue").select("file", "offset", "queue").unique(["file", "offset"], keep="first")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.rows import attach_columns, fill_columns
+from tracecorr.link.events import attach_columns, fill_columns
+from tracecorr.model import frames
+from tracecorr.model.calls import is_counted
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import HALF_SEEN, Flag
-from tracecorr.model.sights import is_counted
 from tracecorr.read.kfd import ioctl_names
 from tracecorr.read.kfd.ioctls import list_handlers
 
@@ -163,6 +165,7 @@ def list_function_rows(events: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
+@gives(frames.ENCLOSING)
 def find_enclosing(rows: pl.DataFrame) -> pl.DataFrame:
     """Return event, inner (the enclosing row), outer (the enclosing system call), level, for functions."""
     spans = rows.filter("is_span")
@@ -224,6 +227,7 @@ def nest_calls(events: pl.DataFrame) -> pl.DataFrame:
     return above.with_columns(parent=pl.coalesce("counted", "parent")).drop("counted")
 
 
+@gives(frames.EVENT_ARGS)
 def list_twin_args(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the args of second sights as rows of the call that counts: event, key, u64, text.
 

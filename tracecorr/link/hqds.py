@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model import schema
+from tracecorr.model import frames, schema
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, RECORDED
 
 
@@ -33,6 +34,7 @@ def list_gpus(queues: pl.DataFrame, hqd: pl.DataFrame, known: pl.DataFrame) -> t
     return schema.GPUS.conform(table), keyed
 
 
+@gives(frames.GPUS_OF_EVENTS)
 def assign_gpus(args: pl.DataFrame, devices: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
     """Return event, named_gpu of calls that name their GPU: by gpu_id in a field, or by the render node of the file.
 
@@ -156,6 +158,7 @@ def _list_shared(mqds: pl.DataFrame) -> pl.DataFrame:
     return mqds.group_by("gpu_id", "doorbell").agg(owners=owners).filter(pl.col("owners") > 1).drop("owners")
 
 
+@gives(frames.GPUS_OF_EVENTS)
 def find_gpus_of_sights(events: pl.DataFrame, hqd: pl.DataFrame) -> pl.DataFrame:
     """Return event, named_gpu of the sights of queues in dumps, whosever these are.
 
@@ -168,6 +171,7 @@ def find_gpus_of_sights(events: pl.DataFrame, hqd: pl.DataFrame) -> pl.DataFrame
     return sights.join(rows, on=["file", "offset"], maintain_order="left").select("event", named_gpu="gpu")
 
 
+@gives(frames.EDGES)
 def link_hqds(events: pl.DataFrame, hqd: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
     """Return the edges `hqd_of_queue`: from what made a queue to each sight of it in a dump.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.events import pivot_args
+from tracecorr.model import frames
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, Flag
 
 LAYER = "kernel"
@@ -101,6 +103,7 @@ def _find_queues(told: pl.DataFrame, queues: pl.DataFrame, hqd: pl.DataFrame) ->
     return both.filter(pl.len().over("event") == 1)
 
 
+@gives(frames.GPUS_OF_EVENTS)
 def find_gpus(events: pl.DataFrame, args: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
     """Return event, named_gpu of the lines that name their GPU, by PCI address or gpu_id.
 
@@ -122,6 +125,7 @@ def find_gpus(events: pl.DataFrame, args: pl.DataFrame, gpus: pl.DataFrame) -> p
     return pl.concat([by_id, by_address]).unique("event", keep="first", maintain_order=True)
 
 
+@gives(frames.EDGES)
 def link_lines(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
     """Return the edges `log_of_queue`: from what made a queue to each line of the kernel log that names it.
 

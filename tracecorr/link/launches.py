@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
-from tracecorr.clock.joins import select_rows
-from tracecorr.clock.rows import IS_PACKET, Places, attach_columns, fill_columns
 from tracecorr.link.calls import list_unsure_names
 from tracecorr.link.commands import match_commands, match_completions
 from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads, span_stores
+from tracecorr.link.events import attach_columns, fill_columns, find_places
 from tracecorr.link.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
+from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.kinds import (
     COMPLETE,
     COPY,
@@ -53,10 +53,12 @@ def name_refused_copies(events: pl.DataFrame) -> pl.DataFrame:
 
 _SHOWN_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
-    "kernarg", "engine",
+    "kernarg", "engine", "stream_priority", "virtual_pipe",
 ]  # fmt: skip
+# What the packets of a kernel tell of it, by the column of `kernels`.
+_KERNEL_COLUMNS = {"lds": "group_bytes", "scratch": "private_bytes", "kernarg_bytes": "kernarg_bytes"}
 # What is asked of packets.
-PACKET_COLUMNS = ["file", "offset", "command_offset", "dep_signals", *_SHOWN_COLUMNS]
+PACKET_COLUMNS = ["file", "offset", "command_offset", "dep_signals", *_SHOWN_COLUMNS, *_KERNEL_COLUMNS.values()]
 _EVENT_COLUMNS = [
     "event", "ts_ns", "layer", "name", "process", "thread", "gpu", "file", "offset", "parent", "outside",
     "chain", "queue", "stream_id", "kernel_id", "packet_index", "index_counted", "signal", "command", "size_bytes",
@@ -85,6 +87,7 @@ class Launches:
             reader sees only what is written before them.
         unnamed: events of dispatches that may have the kernel of another one.
         miscounted: events of packets whose counted index is wrong.
+        kernels: kernel, lds, scratch, kernarg_bytes: the largest that its packets tell.
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
@@ -95,6 +98,7 @@ class Launches:
     )
     unnamed: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
     miscounted: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
+    kernels: pl.DataFrame = field(default_factory=lambda: schema.KERNELS.empty().select("kernel", *_KERNEL_COLUMNS))
 
 
 def build_launches(
@@ -122,7 +126,7 @@ def build_launches(
     stores, shared = share_lone_threads(stores, base, events)
     miscounted = list_contradicted(stores, shared)
     base, shared = forget_indexes(base, miscounted), forget_indexes(shared, miscounted)
-    places = Places.of(packets).find(base)
+    places = find_places(packets, base)
     joined = base.with_columns(packets["command_offset"].gather(places))
     joined = _add(joined, match_stores(stores, shared))
     joined = joined.rename({"command": "command_seen"})
@@ -135,7 +139,7 @@ def build_launches(
     joined = joined.with_columns(stream=name_streams(joined, events))
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
-    spans = select_rows(link_gpu_times(times, uses), base["event"])
+    spans = link_gpu_times(times, uses).join(base, on="event", how="semi", maintain_order="left")
     gpu = drop_ended(spans, joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
@@ -145,9 +149,13 @@ def build_launches(
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
+    told = _take(packets.select(_KERNEL_COLUMNS.values()), places).with_columns(joined["kernel_id"].alias("kernel"))
+    kernels = told.drop_nulls("kernel").group_by("kernel").agg(
+        pl.col(column).max().alias(name) for name, column in _KERNEL_COLUMNS.items()
+    )  # fmt: skip
     reason = _reason(sources, *_span_trace(events))
     table = schema.LAUNCHES.conform(_select(joined.with_columns(unlinked_reason=reason)))
-    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted)
+    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, kernels)
 
 
 def _take(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.clock.joins import select_rows
 from tracecorr.link.events import pivot_args
-from tracecorr.model.sights import is_counted
+from tracecorr.model import frames
+from tracecorr.model.calls import is_counted
+from tracecorr.model.frames import gives
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]
@@ -30,6 +31,7 @@ _OPERATIONS = {
 _SCHEDULERS = (("MES", r"^add_queue_mes$"), ("none", r"^create_queue_nocpsch$"), ("HWS", r"^create_queue_cpsch$"))
 
 
+@gives(frames.MQD_OPERATIONS)
 def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
     """Return the operations on MQDs, each once whatever the number of XCCs and of tracers that saw it.
 
@@ -117,6 +119,7 @@ def _climb(rows: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
+@gives(frames.EVENT_ARGS)
 def list_operation_args(operations: pl.DataFrame) -> pl.DataFrame:
     """Return rows of args: `mqd_multiplicity` of every MQD operation that ran for more than one XCC."""
     repeated = operations.filter(pl.col("multiplicity") > 1)
@@ -154,7 +157,9 @@ def _queue_ids(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -
         queues.drop_nulls("create_ioctl_event").select("create_ioctl_event", "ring_base").unique("create_ioctl_event")
     )
     told = pivot_args(args, made["create_ioctl_event"], ["qid", "doorbell"]).rename({"event": "create_ioctl_event"})
-    inside = select_rows(events.select("event", "enclosing_call"), made["create_ioctl_event"], "enclosing_call")
+    inside = events.select("event", "enclosing_call").filter(
+        pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode())
+    )
     fields = pivot_args(args, inside["event"], ["qid", "ring"])
     inner = (
         inside.select("event", create_ioctl_event="enclosing_call")
@@ -198,6 +203,7 @@ def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) ->
     return joined.with_columns(destroyed_ns=pl.coalesce("destroyed_ns", "ended_ns")).drop("ended_ns")
 
 
+@gives(frames.QUEUES_OF_EVENTS)
 def find_queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, queue of ioctls that name a queue by its KFD id: the one of the process that was made last.
 
@@ -225,13 +231,14 @@ def find_queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.Da
     return found.select("event", "queue").drop_nulls()
 
 
+@gives(frames.SCHEDULERS)
 def find_schedulers(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return gpu, scheduler (`HWS`, `MES`, `none`) as the functions inside queue creations show it."""
     name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
     kind = pl.coalesce(pl.when(name.str.contains(pattern)).then(pl.lit(text)) for text, pattern in _SCHEDULERS)
     made = queues.drop_nulls(["create_ioctl_event", "gpu"]).select("create_ioctl_event", "gpu")
     calls = events.select("enclosing_call", "name", "layer")
-    inside = select_rows(calls, made["create_ioctl_event"], "enclosing_call")
+    inside = calls.filter(pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode()))
     inside = inside.filter(~pl.col("layer").is_in(_LOG_LAYERS))
     seen = inside.select(create_ioctl_event="enclosing_call", scheduler=kind)
     joined = made.join(seen.drop_nulls("scheduler"), on="create_ioctl_event")

@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 
 from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Ints
-from tracecorr.clock.intervals import list_moments
-from tracecorr.clock.rows import IS_PACKET, attach_columns
+from tracecorr.clock.causal_pairs import list_moments
+from tracecorr.link.events import attach_columns
+from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.kinds import BEGINNINGS, GRAPH_CALL, QUEUE_CREATED, QUEUE_DELETED
 
 
@@ -44,7 +45,7 @@ def find_earliest(packets: pl.DataFrame, records: pl.DataFrame) -> Ints:
     log = records.select("thread", "stamp_ns", "end_stamp_ns", "source", "clock").filter(
         (pl.col("source") == "amd_log") & (pl.col("clock") == "mono")
     )
-    moments = list_moments(log, "stamp_ns", pl.col("end_stamp_ns"))
+    moments = list_moments(log)
     at, thread = packets["stamp_ns"].fill_null(NO_LOW).to_numpy(), packets["thread"].fill_null(-1).to_numpy()
     earliest = np.full(len(at), NO_LOW)
     for number, lines in moments.items():

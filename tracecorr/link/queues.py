@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
-from tracecorr.clock.cooperative import find_shared
-from tracecorr.clock.joins import join_nearest, sort_rows
-from tracecorr.clock.rows import IS_PACKET, Places, list_groups, number_groups, number_rows, select_groups
 from tracecorr.link.creations import is_intercepted, join_creations
-from tracecorr.link.events import pivot_args
+from tracecorr.link.events import attach_args, find_places, pivot_args
+from tracecorr.model import frames
+from tracecorr.model.calls import IS_PACKET
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
 from tracecorr.read.kfd.fields import QUEUE_TYPES
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
@@ -34,6 +33,7 @@ def name_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame) 
     return rows.with_columns(process=process)
 
 
+@gives(frames.QUEUES_OF_EVENTS)
 def assign_queues(events: pl.DataFrame, queues: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     """Return `event`, `queue` for every row that names a ring: the instance that was created last before it.
 
@@ -66,10 +66,11 @@ def _list_side(instances: pl.DataFrame, mine: pl.Expr) -> pl.DataFrame:
 def _assign(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     named = events.select("event", "process", "ring", "ts_ns").drop_nulls("ring")
     lives = instances.select("process", "ring", "ts_ns", "queue")
-    before = join_nearest(sort_rows(named, "ts_ns"), lives, ["process", "ring"], "ts_ns", "ts_ns")
+    keys = ["process", "ring"]
+    before = named.sort("ts_ns", maintain_order=True).join_asof(lives, on="ts_ns", by=keys, check_sortedness=False)
     # Rows of the creation itself come before its Created line: they belong to the instance to come.
     early = before.filter(pl.col("queue").is_null()).drop("queue")
-    after = join_nearest(early, lives, ["process", "ring"], "ts_ns", "ts_ns", forward=True)
+    after = early.join_asof(lives, on="ts_ns", by=keys, strategy="forward", check_sortedness=False)
     found = pl.concat([before.filter(pl.col("queue").is_not_null()), after]).select("event", "queue")
     unsure = _list_unsure(events, instances)
     return found if unsure.is_empty() else found.join(unsure, on="event", how="anti", maintain_order="left")
@@ -170,6 +171,7 @@ _OUT_OF_ORDER = 64
 PACKET_IDS = ("swq", "log_id")
 
 
+@gives(frames.CREATED_LINES)
 def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the log's queue creations: one row per Created line, with the interval of its making.
 
@@ -213,6 +215,7 @@ def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFr
     return before.select("event", "silent_ns")
 
 
+@gives(frames.CREATE_IOCTLS)
 def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the CREATE_QUEUE ioctls, each with the ring and fields that a probe recorded inside it (in `args`).
 
@@ -300,6 +303,7 @@ def build_queues(
     return add_ends(queues, ends).drop("users").with_columns(process=named)
 
 
+@gives(frames.QUEUE_ENDS)
 def list_ends(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, process, ring, swq, ts_ns of the lines that tell a queue's end, by its ring or its address.
 
@@ -336,7 +340,7 @@ def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> p
 
 def _rings_without_line(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Return rings that packets name but no Created line does (it was lost, or ROCm <= 6.1)."""
-    rings = list_groups(printed, ["process", "ring"])
+    rings = printed.select("process", "ring").unique(maintain_order=True)
     named = lines.select("process", "ring").drop_nulls()
     missing = rings.join(named, on=["process", "ring"], how="anti", nulls_equal=True, maintain_order="left")
     return missing.select("process", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
@@ -372,8 +376,9 @@ def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFram
     other = ids.with_columns(before).filter(pl.col("log_id") != pl.col("log_id_before"))
     other = other.rename({"last_ns_before": "before_ns"})
     packets = printed.drop_nulls("packet_index")
-    named = select_groups(packets, keys, ids.filter(pl.col("file").n_unique().over(keys) > 1))
-    packets = select_groups(packets, keys, ids, chosen=False)
+    twice = ids.filter(pl.col("file").n_unique().over(keys) > 1)
+    named = packets.join(twice, on=keys, how="semi", maintain_order="left")
+    packets = packets.join(ids, on=keys, how="anti", maintain_order="left")
     falls = [_find_falls(packets), _find_falls(named).filter(pl.col("file") != pl.col("file_before"))]
     again = pl.concat(falls)
     starts = pl.concat([part.select(*keys, "before_ns", starts_ns="ts_ns") for part in (other, again)])
@@ -395,15 +400,9 @@ def _find_falls(packets: pl.DataFrame) -> pl.DataFrame:
     Args:
         packets: process, ring, packet_index, ts_ns, in the order of their times.
     """
-    codes, _ = number_groups(packets, ["process", "ring"])
-    # Ring by ring, each in the order of time: in this order a row follows the one before it on its ring.
-    order = np.argsort(codes, kind="stable")
-    packets = packets.with_columns(ring_code=codes)[order]
-    same = pl.col("ring_code") == pl.col("ring_code").shift(1)
+    before = {"before": "packet_index", "before_ns": "ts_ns", "file_before": "file"}
     packets = packets.with_columns(
-        before=pl.when(same).then(pl.col("packet_index").shift(1)),
-        before_ns=pl.when(same).then(pl.col("ts_ns").shift(1)),
-        file_before=pl.when(same).then(pl.col("file").shift(1)),
+        pl.col(column).shift(1).over("process", "ring").alias(name) for name, column in before.items()
     )
     fell = (pl.col("before") - pl.col("packet_index") >= _OUT_OF_ORDER) | (
         (pl.col("packet_index") == 0) & (pl.col("before") > 0)
@@ -411,6 +410,41 @@ def _find_falls(packets: pl.DataFrame) -> pl.DataFrame:
     return packets.filter(fell)
 
 
+def find_shared(lines: pl.DataFrame) -> pl.Series:
+    """Return, for each line, whether it tells of a cooperative queue that was there already.
+
+    ROCr has one queue for cooperative launches per GPU (GpuAgent::QueueCreate, gws_queue_). HIP prints a Created line
+    whenever it asks for one; while another user has it, no ioctl is made, and the queue goes on.
+
+    Args:
+        lines: creations and deletions of the log, in the order of their times: name, process, address (the ring, or the
+            queue where the release prints no ring), cooperative (null of deletions).
+    """
+    made, keys = pl.col("name") == QUEUE_CREATED, ["process", "address"]
+    users = pl.when(made).then(1).otherwise(-1).cum_sum().shift(1).over(keys)
+    last = pl.col("cooperative").forward_fill().shift(1).over(keys)
+    shared = made & (pl.col("cooperative") == 1) & (last == 1) & (users > 0) & pl.col("address").is_not_null()
+    return lines.select(shared.fill_null(value=False)).to_series()
+
+
+@gives(frames.RECORD_PLACES)
+def list_shared(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return file and offset of the Created lines that made no queue.
+
+    Args:
+        log: rows of the log, creations and deletions of queues among them.
+        args: part args.
+    """
+    place = ["file", "offset"]
+    lives = log.filter(pl.col("name").is_in([QUEUE_CREATED, QUEUE_DELETED])).select(
+        *place, "name", "process", "ring", "stamp_ns"
+    )
+    lives = attach_args(lives, args, ["swq", "cooperative"])
+    lives = lives.with_columns(address=pl.coalesce("ring", "swq")).sort("stamp_ns", *place)
+    return lives.filter(find_shared(lives)).select(place)
+
+
+@gives(frames.LOG_PACKETS)
 def list_log_packets(events: pl.DataFrame) -> pl.DataFrame:
     """Return the packets of the log in the order of their times."""
     columns = ("event", "ts_ns", "process", "ring", "packet_index", "file", "offset")
@@ -421,16 +455,13 @@ def list_log_packets(events: pl.DataFrame) -> pl.DataFrame:
 def _list_packet_ids(printed: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return SWq and log id as packets of each ring print them: process, ring, file, swq, log_id, and when they do so
     first (ts_ns) and last (last_ns)."""
-    rows = Places.of(packets).find(printed)
+    rows = find_places(packets, printed)
     fields = printed.select("process", "ring", "file", "ts_ns").with_columns(
         packets.select(PACKET_IDS)[rows].get_columns()
     )
-    key = ["process", "ring", "file", *PACKET_IDS]
-    codes, first = number_rows(fields, key)
-    last = first.copy()
-    last[codes] = np.arange(len(codes))
-    times = fields["ts_ns"]
-    seen = fields.select(key)[first].with_columns(times.gather(first), last_ns=times.gather(last))
+    seen = fields.group_by("process", "ring", "file", *PACKET_IDS, maintain_order=True).agg(
+        pl.col("ts_ns").first(), last_ns=pl.col("ts_ns").last()
+    )
     return seen.filter(pl.col("swq").is_not_null() | pl.col("log_id").is_not_null()).sort("ts_ns")
 
 

@@ -7,13 +7,21 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.clock.rows import IS_PACKET, attach_args, attach_columns
 from tracecorr.link.creations import join_creations
-from tracecorr.link.events import pivot_args
+from tracecorr.link.events import attach_args, attach_columns, pivot_args
 from tracecorr.link.queues import list_creations, list_ends, list_kernel_creations, list_log_packets
 from tracecorr.link.streams import DESTROY, assign_streams
-from tracecorr.model.hip_names import STREAM_MAKERS
-from tracecorr.model.kinds import BEGINNINGS, INFERRED, QUEUE_CREATED, QUEUE_DELETED, QUEUE_SELECTED, RECORDED
+from tracecorr.model import frames
+from tracecorr.model.calls import IS_PACKET, STREAM_MAKERS
+from tracecorr.model.frames import gives
+from tracecorr.model.kinds import (
+    BEGINNINGS,
+    INFERRED,
+    QUEUE_CREATED,
+    QUEUE_DELETED,
+    QUEUE_SELECTED,
+    RECORDED,
+)
 
 _QUEUE, _RING = ["process", "swq"], ["process", "ring"]
 _COLUMNS = ("process", "ring", "stamp_ns", "file", "offset", "layer", "name", "source")
@@ -47,6 +55,7 @@ def name_rings(records: pl.DataFrame, args: pl.DataFrame) -> tuple[pl.DataFrame,
     return filled, unknown.filter(unknown.is_in(others["process"].implode()))
 
 
+@gives(frames.QUEUE_LINES)
 def find_lines(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, line: the rows that name a queue by its address alone, and the Created line of that queue.
 
@@ -154,6 +163,7 @@ _LAUNCH = r"^hip(Ext|Hcc)?(Module)?LaunchKernel"
 _PAIR = ["line", "process", "ring"]
 
 
+@gives(frames.FOUND_RINGS)
 def find_rings(
     events: pl.DataFrame,
     args: pl.DataFrame,

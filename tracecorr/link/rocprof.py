@@ -6,7 +6,8 @@ import polars as pl
 
 from tracecorr.clock.rocprof_pairs import are_truncated, compare_names, pair_lanes
 from tracecorr.link.events import attach_fields
-from tracecorr.model import schema
+from tracecorr.model import frames, schema
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, RECORDED, Flag
 from tracecorr.read.rocprof import REPEATED, TIMELESS
 
@@ -37,6 +38,7 @@ def attach_processes(events: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFr
     ).drop("found", "host", "_pid")
 
 
+@gives(frames.GPU_TIMES)
 def match_packets(
     events: pl.DataFrame, args: pl.DataFrame, launches: pl.DataFrame, queues: pl.DataFrame, kernels: pl.DataFrame
 ) -> pl.DataFrame:
@@ -112,6 +114,7 @@ def _timed(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls("process")  # fmt: skip
 
 
+@gives(frames.EDGES)
 def link_correlations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the links from rocprof's HIP calls to what they made the GPU do, by rocprof's correlation ids.
 
@@ -143,6 +146,7 @@ def fill_gpu_times(launches: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     return schema.LAUNCHES.conform(filled.drop(f"{c}_rocprof" for c in columns))
 
 
+@gives(frames.EDGES)
 def list_edges(found: pl.DataFrame) -> pl.DataFrame:
     """Return the links from packets to the kernels that rocprof timed."""
     return found.select(from_event="event", to_event="gpu_event", rule=pl.lit(RULE), evidence=pl.lit(DERIVED))

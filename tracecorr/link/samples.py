@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.clock.rows import fill_columns
+from tracecorr.link.events import fill_columns
 from tracecorr.link.threads.lives import number_lives
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema

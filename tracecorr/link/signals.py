@@ -5,9 +5,22 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
-from tracecorr.clock.rows import append_rows, attach_args
-from tracecorr.model import schema
+from tracecorr.link.events import attach_args
+from tracecorr.model import frames, schema
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import MIGRATIONS
+
+_WORD = (1 << 64) - 1
+
+
+def _address(handle: str) -> pl.Expr:
+    """Return the address of a signal, without the hints that a handle may carry.
+
+    Signals lie at multiples of 64 bytes. Those of the second version (bit 0 set) lie at multiples of 1024, and their
+    handles hold hints in the bits below (amd_hsa_signal.h of ROCm 10).
+    """
+    bits = pl.when(pl.col(handle) & 1 == 1).then(pl.lit(~0x3FF & _WORD, pl.UInt64))
+    return pl.col(handle) & bits.otherwise(pl.lit(~0x3F & _WORD, pl.UInt64))
 
 
 def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -17,7 +30,7 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     is left out.
 
     Args:
-        records: part events with `source`, `process`, `thread`; taken apart where rows are added (`append_rows`).
+        records: part events with `source`, `process`, `thread`.
         args: part args.
     """
     lines = records.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
@@ -32,7 +45,7 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         thread=pl.lit(None, pl.UInt32), tid=pl.lit(None, pl.UInt64), parent_offset=pl.lit(None, pl.Int64),
         step_lo_ns=pl.lit(0, pl.Int64), step_hi_ns=pl.lit(0, pl.Int64),
     )  # fmt: skip
-    return append_rows(records, rows.drop("start_ns", "end_ns"))
+    return pl.concat([records, rows.drop("start_ns", "end_ns")], how="diagonal")
 
 
 def add_migrations(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -51,6 +64,7 @@ def add_migrations(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame
     return pl.concat([launches.select(*columns, "doorbell_lo_ns"), found.select(columns)], how="diagonal")
 
 
+@gives(frames.SIGNAL_USES)
 def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
     """Return the packets and copies that complete a signal: event, process, signal, ts_ns, queue, packet_index.
 
@@ -65,6 +79,7 @@ def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
     columns = ("event", "process", "signal", "ts_ns", "queue", "packet_index", "file")
     lowest = pl.min_horizontal("doorbell_lo_ns", "ts_ns")
     uses = launches.select(*columns, "offset", from_ns=lowest).filter(pl.col("signal").fill_null(0) != 0)
+    uses = uses.with_columns(signal=_address("signal"))
     uses = uses.sort("ts_ns", "file", "offset")
     return uses.select(*columns, "from_ns", nth=pl.int_range(pl.len()).over("process"))
 
@@ -115,6 +130,7 @@ def _add_printed_late(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFram
     return pl.concat([others, late])
 
 
+@gives(frames.WAITS)
 def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Return which packet or copy each barrier or copy waits for: from_event (completes), to_event (waits).
 
@@ -124,7 +140,7 @@ def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.Da
         uses: as `list_uses` returns them.
     """
     waiting = packets.select("file", "offset", signal="dep_signals").filter(pl.col("signal").list.len() > 0)
-    waits = waiting.explode("signal").filter(pl.col("signal") != 0)
+    waits = waiting.explode("signal").filter(pl.col("signal") != 0).with_columns(signal=_address("signal"))
     if waits.is_empty():
         return pl.DataFrame(schema={"from_event": pl.Int64, "to_event": pl.Int64})
     # Where a level prints copies but no packets, what a copy waits for is not in the log.
@@ -137,6 +153,7 @@ def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.Da
     return found.filter((pl.col("use") != pl.col("event")) & launched).select(from_event="use", to_event="event")
 
 
+@gives(frames.GPU_TIMES)
 def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
     """Leave out GPU times that begin when their packet's command is known to be complete: they are of a later use.
 
@@ -155,6 +172,7 @@ def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame)
     return found.join(late, on="gpu_event", how="anti", maintain_order="left")
 
 
+@gives(frames.GPU_TIMES)
 def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Return whose GPU time each `Signal =` line tells: event (packet or copy), gpu_event, gpu_start_ns, gpu_end_ns.
 
@@ -167,7 +185,12 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
         uses: as `list_uses` returns them.
     """
     rows = times.select(
-        "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
+        "process",
+        signal=_address("signal"),
+        gpu_event="event",
+        ts_ns="line_ns",
+        gpu_start_ns="ts_ns",
+        gpu_end_ns="end_ns",
     )
     shown = uses.drop_nulls("queue").select("process").unique()
     rows = rows.drop_nulls(["process", "signal"]).join(shown, on="process", how="semi")

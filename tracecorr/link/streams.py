@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.clock.joins import join_nearest, sort_rows
-from tracecorr.clock.rows import fill_columns, list_groups, select_marked
-from tracecorr.link.events import pivot_args
-from tracecorr.model.hip_names import makes_stream
+from tracecorr.link.events import fill_columns, pivot_args
+from tracecorr.model import frames
+from tracecorr.model.calls import is_failed, makes_stream
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
     DERIVED,
@@ -17,7 +17,6 @@ from tracecorr.model.kinds import (
     NULL_STREAM,
     RECORDED,
 )
-from tracecorr.model.results import is_failed
 
 # Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).
 _ON_NULL_STREAM = (
@@ -68,8 +67,7 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     twice = (pl.col("stream") == NULL_STREAM) & enqueues.any().over("process")
     is_other = is_command | ((pl.col("layer") == "hip") & ~twice)
     others = named.select("process", "stream").filter(named.select(is_other).to_series())
-    others = list_groups(others, ["process", "stream"])
-    others = others.rename({"stream": "handle"})
+    others = others.unique(maintain_order=True).rename({"stream": "handle"})
     for known in (created, _list_null_handles(named)):
         others = others.join(known, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
     streams = pl.concat([created, others], how="diagonal_relaxed").with_row_index("stream")
@@ -85,9 +83,9 @@ def _select_named(events: pl.DataFrame) -> pl.DataFrame:
 def _add_nameless(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     """Return `streams` with those that commands name while their handle names no stream that is known."""
     enqueues = named.filter((pl.col("layer") == "command") & ~pl.col("name").is_in(COMMAND_MENTIONS))
-    rows = sort_rows(enqueues.select("process", at="ts_ns", handle="stream").drop_nulls("process"), "at")
+    rows = enqueues.select("process", at="ts_ns", handle="stream").drop_nulls("process").sort("at", maintain_order=True)
     lives = _list_lives(streams, named).with_columns(since="at")
-    found = join_nearest(rows, lives, ["process", "handle"], "at", "at")
+    found = rows.join_asof(lives, on="at", by=["process", "handle"], check_sortedness=False)
     found = found.filter(pl.col("stream_id").is_null()).unique(["process", "handle", "since"], maintain_order=True)
     nameless = found.select("process", "handle", from_ns=pl.col("since").fill_null(0))
     return pl.concat([streams.drop("stream"), nameless], how="diagonal_relaxed").with_row_index("stream")
@@ -166,6 +164,7 @@ def _add_reset(streams: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) 
     return joined.with_columns(destroyed_ns=pl.min_horizontal("destroyed_ns", "reset_ns")).drop("reset_ns")
 
 
+@gives(frames.STREAMS_OF_EVENTS)
 def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     """Return `event`, `stream_id` for every row that names a handle: the life that it names at the row's end.
 
@@ -176,7 +175,8 @@ def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     named = events.select("event", "process", "stream", "ts_ns", "dur_ns").filter(pl.col("stream").is_not_null())
     rows = named.select("event", "process", handle="stream", at=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     lives = _list_lives(streams, _select_named(events.filter(pl.col("name") == DESTROY)))
-    found = join_nearest(sort_rows(rows, "at"), lives, ["process", "handle"], "at", "at")
+    rows = rows.sort("at", maintain_order=True)
+    found = rows.join_asof(lives, on="at", by=["process", "handle"], check_sortedness=False)
     return found.drop_nulls("stream_id").select("event", "stream_id")
 
 
@@ -210,13 +210,14 @@ def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.
     """
     named = events["stream_id"].gather(launches["command_event"]).is_not_null()
     is_placed = pl.col("stream").is_not_null() & pl.col("queue").is_not_null()
-    both = select_marked(launches.select("stream", "queue", "packet_ns", named=named), is_placed)
+    both = launches.select("stream", "queue", "packet_ns", named=named).filter(is_placed)
     is_recorded = pl.when(pl.col("named").all()).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED))
     return both.group_by("stream", "queue", maintain_order=True).agg(
         from_ns=pl.min("packet_ns"), to_ns=pl.max("packet_ns"), evidence=is_recorded
     )
 
 
+@gives(frames.ASKED_PRIORITIES)
 def list_asked_priorities(stream_queues: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     """Return queue, priority_hip: what the first stream of each queue asked for whose creation the log shows.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
-from tracecorr.clock.joins import select_rows, sort_rows
-from tracecorr.clock.rows import IS_PACKET, Places, count_groups, select_marked, span_groups
 from tracecorr.link import (
     calls,
     creations,
@@ -26,16 +25,22 @@ from tracecorr.link import events as keys
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.functions import list_twin_args, nest_calls
 from tracecorr.link.launches import PACKET_COLUMNS, build_launches, forget_indexes, name_refused_copies
-from tracecorr.link.links import list_links
 from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.link.writes.place import LogWrites, find_calls, link_writes
 from tracecorr.model import schema
+from tracecorr.model.calls import IS_PACKET, is_counted
+from tracecorr.model.frames import EDGES
+from tracecorr.model.kinds import DERIVED
 
 # Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
 # What is asked of packets.
 ASKED_OF_PACKETS = (*PACKET_COLUMNS, *queues.PACKET_IDS)
+# Layer of the inner row, layers of the outer one, rule.
+_NESTED = (
+    ("hip", ["hip"], "call_nesting"), ("command", ["hip"], "command_in_call"), ("mqd", ["kfd", "ioctl"], "mqd_in_kfd"),
+)  # fmt: skip
 
 
 def link_tables(
@@ -102,7 +107,7 @@ def link_tables(
     queue_table = _count_packets(owners.queues, launches, events)
     spans = _span_lives(events)
     # The largest table but for the events comes last.
-    links = list_links(events, launches, owners.queues, driver.inside, *edges)
+    links = _list_links(events, launches, owners.queues, driver.inside, *edges)
     return {
         "events": keys.finish_events(events),
         "launches": damage.explain_launches(launches, events, found_damage),
@@ -110,7 +115,7 @@ def link_tables(
         "gpus": owners.gpus,
         "streams": owners.streams.drop("from_ns"),
         "stream_queues": stream_queues,
-        "kernels": owners.kernels,
+        "kernels": keys.describe_kernels(owners.kernels, found.kernels, events, args),
         "processes": _add_lives(identities.processes, spans, "process"),
         "threads": find_creators(_add_lives(identities.threads, spans, "thread"), events),
         "args": args,
@@ -218,8 +223,8 @@ def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     # Few lines have fields.
     is_named = pl.col("offset").is_in(part_args["offset"].unique().implode())
     lines = events.select("event", "file", "offset", "layer", "source").filter(is_named & is_line)
-    found = lines["event"].gather(Places.of(lines).find(part_args))
-    return sort_rows(part_args.select(found, "key", "u64", "text").drop_nulls("event"), "event")
+    found = lines["event"].gather(keys.find_places(lines, part_args))
+    return part_args.select(found, "key", "u64", "text").drop_nulls("event").sort("event", maintain_order=True)
 
 
 def _add_driver_args(
@@ -236,7 +241,7 @@ def _add_driver_args(
 def _add_args(args: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
     """Return args by event with the rows that a stage found out."""
     rows = [frame.with_columns(pl.col("key").cast(schema.CAT)) for frame in more if len(frame)]
-    return sort_rows(pl.concat([args, *rows]), "event") if rows else args
+    return pl.concat([args, *rows]).sort("event", maintain_order=True) if rows else args
 
 
 def _sources(events: pl.DataFrame, trace_aligned: bool) -> set[str]:
@@ -253,9 +258,9 @@ def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFram
 
 def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     kind = pl.col("kind")
-    placed = select_marked(launches.select("queue", "kind"), (kind != "copy") & pl.col("queue").is_not_null())
-    counts = count_groups(placed, ["queue"], kind == "dispatch")
-    counts = counts.select("queue", dispatches="marked", barriers=pl.col("total") - pl.col("marked"))
+    placed = launches.select("queue", "kind").filter((kind != "copy") & pl.col("queue").is_not_null())
+    is_dispatch = kind == "dispatch"
+    counts = placed.group_by("queue").agg(dispatches=is_dispatch.sum(), barriers=(~is_dispatch).sum())
     doorbells = events.select("queue", "arg", "layer").filter(pl.col("layer") == "doorbell").drop_nulls("queue")
     signals = doorbells.group_by("queue").agg(doorbell_signal=pl.col("arg").first())
     joined = queue_table.drop("starts_ns")
@@ -265,7 +270,7 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     logged = pl.any_horizontal(pl.col("hwq", "swq").is_not_null())
     packets = events.select("event", "queue", "layer", "name").drop_nulls("queue")
     packets = packets.filter(IS_PACKET)
-    inner = select_rows(packets, launches["event"], chosen=False)["queue"].unique()
+    inner = packets.join(launches, on="event", how="anti")["queue"].unique()
     counted = pl.col("dispatches", "barriers")
     told = logged & ~pl.col("queue").is_in(inner.implode())
     return joined.with_columns(pl.when(told).then(counted.fill_null(0)).otherwise(counted))
@@ -274,10 +279,99 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
 def _span_lives(events: pl.DataFrame) -> pl.DataFrame:
     """Return the first and the last moment of each process and thread."""
     keys = ["process", "thread"]
-    rows = events.select(*keys, "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
-    return span_groups(rows, keys, "ts_ns", "end_ns")
+    end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
+    return events.group_by(keys).agg(first=pl.col("ts_ns").min(), last=end.max())
 
 
 def _add_lives(table: pl.DataFrame, spans: pl.DataFrame, key: str) -> pl.DataFrame:
     seen = spans.drop_nulls(key).group_by(key).agg(from_ns=pl.col("first").min(), to_ns=pl.col("last").max())
     return table.drop("from_ns", "to_ns").join(seen, on=key, how="left", maintain_order="left")
+
+
+def _list_links(
+    events: pl.DataFrame, launches: pl.DataFrame, queue_table: pl.DataFrame, inside: pl.DataFrame, *more: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the table `links`.
+
+    Args:
+        events: linked events.
+        launches, queue_table: the tables.
+        inside: event, call, evidence of system calls inside HIP calls.
+        more: edges that other modules made: from_event, to_event, rule, evidence.
+    """
+    ends = launches.select("event", "kind", "call_event", "command_event", "doorbell_event", "doorbell_evidence")
+    copies, packets = (ends.filter(mark) for mark in (pl.col("kind") == "copy", pl.col("kind") != "copy"))
+    parts = [
+        *_nesting(events),
+        _functions(events),
+        _edge(packets, "call_event", "packet_in_call"),
+        _edge(packets, "command_event", "packet_of_command"),
+        _edge(copies, "command_event", "copy_of_command"),
+        ends.drop_nulls("doorbell_event").select(
+            from_event="event", to_event="doorbell_event", rule=pl.lit("doorbell_of_packet"),
+            evidence="doorbell_evidence",
+        ),
+        inside.select(from_event="call", to_event="event", rule=pl.lit("syscall_in_call"), evidence="evidence"),
+        queue_table.drop_nulls(["create_ioctl_event", "created_line_event"]).select(
+            from_event="create_ioctl_event", to_event="created_line_event", rule=pl.lit("ioctl_creates_queue"),
+            evidence="create_evidence",
+        ),
+        *more,
+    ]  # fmt: skip
+    edges = pl.concat(EDGES.take(part) for part in parts)
+    del parts, packets, copies, ends  # large
+    return _add_gaps(edges[_order(edges)], events)
+
+
+def _order(edges: pl.DataFrame) -> pl.Series:
+    # Events are numbered below 2^31, and one number is sorted sooner than two.
+    key = edges.select(pl.col("from_event") * 2**32 + pl.col("to_event")).to_series().to_numpy()
+    return pl.Series(np.argsort(key, kind="stable").astype(np.uint32))
+
+
+def _edge(rows: pl.DataFrame, cause: str, rule: str) -> pl.DataFrame:
+    """Return the edges from the event in column `cause` to each row itself."""
+    # Which call and which command is meant follows from the order of a thread's lines, not from a key.
+    edges = rows.select(from_event=cause, to_event="event").drop_nulls()
+    return edges.with_columns(rule=pl.lit(rule), evidence=pl.lit(DERIVED))
+
+
+def _nesting(events: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the edges that the readers saw themselves: a record between the enter and exit of its parent."""
+    is_inner = pl.col("layer").is_in([n for n, _, _ in _NESTED]) & pl.col("parent").is_not_null()
+    inner = events.select("event", "parent", "layer", "source").filter(is_inner)
+    above = events.select(over="layer", over_source="source")[inner["parent"]]
+    inner = inner.with_columns(above.get_columns())
+    is_same = pl.col("source") == pl.col("over_source")
+    # Enclosed by enter and exit of one thread: by order, since neither line names the other.
+    return [
+        _edge(inner.filter(is_same & (pl.col("layer") == layer) & pl.col("over").is_in(over)), "parent", rule)
+        for layer, over, rule in _NESTED
+    ]
+
+
+def _functions(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the edges from each ioctl to all KFD functions that ran in it, however deep."""
+    rows = events.select("event", "enclosing_call", "layer", "flags")
+    rows = rows.filter(pl.col("layer").is_in(["ioctl", "kfd"]) & is_counted())
+    ioctls = rows.filter(pl.col("layer") == "ioctl").select(enclosing_call="event")
+    inside = rows.filter(pl.col("layer") == "kfd").join(ioctls, on="enclosing_call", maintain_order="left")
+    return inside.select(
+        from_event="enclosing_call", to_event="event", rule=pl.lit("kfd_in_ioctl"), evidence=pl.lit(DERIVED)
+    )
+
+
+def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    ends, at = (edges["from_event"].to_numpy(), edges["to_event"].to_numpy()), events["ts_ns"].to_numpy()
+    gap = at[ends[1]]
+    gap -= at[ends[0]]
+    widths = events.select("err_lo_ns", "err_hi_ns")
+    causes, effects = (widths[end.astype(np.uint32)] for end in ends)
+    both = pl.concat([causes, effects.select(pl.all().name.suffix("_effect"))], how="horizontal")
+    errors = {name: pl.col(name).cast(pl.Int64) for name in both.columns}
+    # By how much the true gap can be larger and smaller.
+    larger = errors["err_lo_ns"] + errors["err_hi_ns_effect"]
+    smaller = errors["err_hi_ns"] + errors["err_lo_ns_effect"]
+    known = larger.is_not_null() & smaller.is_not_null()
+    widest = both.select(gap_err_ns=pl.when(known).then(pl.max_horizontal(larger, smaller)))
+    return pl.concat([edges, pl.DataFrame({"gap_ns": gap}), widest], how="horizontal")

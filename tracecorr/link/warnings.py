@@ -8,16 +8,18 @@ import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.refuted import warn_refuted
-from tracecorr.clock.rows import select_source
 from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
+from tracecorr.link.threads.hashed_tids import SHARED_NUMBER
+from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
 # So many files of one folder are named in a warning.
 _MOST_NAMED = 3
+_MOST_TEXT = 160
 
 
 def list_warnings(
@@ -39,7 +41,7 @@ def list_warnings(
     sources = set(events["source"].unique().cast(pl.String))
     warnings = [_describe_unaligned(key, m, alone=len(maps) == 1) for key, m in maps.items() if not m.aligned]
     warnings += [*warn_refuted(tables["clock_map"]), *_warn_wide(tables["clock_map"])]
-    log = select_source(events, "amd_log", ["source", "thread", "stamp_ns"])
+    log = events.filter(pl.col("source") == "amd_log").select("source", "thread", "stamp_ns")
     if len(log):
         warnings += [
             f"{key} is taken as CLOCK_MONOTONIC unproven: no mark, doorbell or queue creation shows it"
@@ -57,12 +59,14 @@ def list_warnings(
         pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
     ).is_empty():
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
+    warnings += _warn_shared_numbers(threads, tables["processes"])
     warnings += warn_foreign(events, tables["links"])
     # What a capture dumped by itself is of its run, be it from before the first queue.
     if shows_none_of_log(tables["hqd"].filter(pl.col("read_start_ns").is_null()), tables["queues"]):
         warnings.append(f"{NONE_OF_LOG}: it may be of another run")
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
     warnings += _warn_unreadable(tables["ledger"], tables["files"])
+    warnings += _warn_unknown_forms(tables["ledger"], tables["args"])
     if "ftrace:unknown" in maps:
         warnings += _warn_two_buffers(events, tables["files"])
     if {"amd_log", "ftrace"} <= sources and (apart_ns := _measure_gap(events)):
@@ -89,12 +93,22 @@ def warn_missing(missing: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     ]
 
 
+def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list[str]:
+    """Name the threads of a log that prints hashes whose lines may be those of several threads."""
+    shared = threads.filter(pl.col("how").cast(pl.String) == SHARED_NUMBER).join(processes, on="process", how="left")
+    return [
+        f"process {pid}: several threads print tid {tid:#07x}, a hash of 20 bits: their lines cannot be told apart, so "
+        "that calls of theirs may be paired wrongly, and none of them is linked to the trace"
+        for pid, tid in shared.select("log_pid", "log_tid").iter_rows()
+    ]
+
+
 def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     """Say of which traces without a told clock it is not proven that they are on one: each buffer has its own.
 
     The files of a trace's CPUs, and pieces of one trace, hold no records of one CPU at the same time.
     """
-    rows = select_source(events, "ftrace", ["file", "cpu", "stamp_ns"]).drop_nulls()
+    rows = events.filter(pl.col("source") == "ftrace").select("file", "cpu", "stamp_ns").drop_nulls()
     spans = rows.group_by("file", "cpu").agg(begin=pl.col("stamp_ns").min(), end=pl.col("stamp_ns").max())
     both = spans.join(spans, on="cpu", suffix="_other").filter(
         pl.col("file") < pl.col("file_other"),
@@ -175,6 +189,17 @@ def _warn_unreadable(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     )  # fmt: skip
     warnings = [_describe_unreadable(row) for row in found.iter_rows(named=True)]
     return [*_warn_without_formats(ledger, files), *warnings]
+
+
+def _warn_unknown_forms(ledger: pl.DataFrame, args: pl.DataFrame) -> list[str]:
+    """Return a warning about messages of which only the begin is known: a newer runtime may print them."""
+    count = ledger.filter(pl.col("reason").cast(pl.String) == UNKNOWN_FORM)["records"].sum()
+    told = args.filter(pl.col("key").cast(pl.String) == UNKNOWN_FORM).head(1)
+    return [
+        f"records of the log that begin like a known message and go on in an unknown way: {count:,}; of them only what "
+        f"fits is read, the first (event {event}): {text[:_MOST_TEXT]}"
+        for event, text in told.select("event", "text").iter_rows()
+    ]
 
 
 def _describe_unreadable(row: dict[str, Any]) -> str:

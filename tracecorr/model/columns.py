@@ -60,6 +60,15 @@ class Table:
             for c in self.columns
         )
 
+    def take(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return `frame` with exactly the columns of the table, in its order and of its types.
+
+        Raises:
+            polars.exceptions.ColumnNotFoundError: `frame` does not have one of them.
+        """
+        same = frame.schema == self.schema
+        return frame if same else frame.select(self.schema.names()).cast(self.schema)
+
 
 def columns_of(*rows: tuple[object, ...]) -> tuple[Column, ...]:
     """Return columns from rows of name, type, meaning and, where there is one, unit."""

@@ -50,8 +50,15 @@ NOT_ENQUEUES = (*COMMAND_MENTIONS, SUBMITTED, COMPLETE)
 # Levels at which the runtime prints what went wrong, and what it calls them (amd::LogLevel, ROCclr's debug.hpp): the
 # first is printed whatever AMD_LOG_LEVEL is.
 WORST_LEVELS = {0: "fatal error", 1: "error", 2: "warning"}
+# Columns of `kernels` that say what the compiler gave a kernel; a profile tells them in `args` of its dispatches.
+KERNEL_FIELDS = ("vgpr", "sgpr", "lds", "scratch", "kernarg_bytes")
+# Other fields that a profile has of a dispatch; what else stands there are the values of counters.
+DISPATCH_FIELDS = ("tid", "queue_id", "dispatch_id", "correlation_id", "stream_id", "agent")
 # What `args` has of a line of such a level.
 LOG_LEVEL, LOG_MESSAGE = "log_level", "message"
+# What `args` has of a line that begins like a known message and goes on in an unknown way: its text. The ledger counts
+# all of them under this reason.
+UNKNOWN_FORM = "unknown_form"
 
 
 class Flag(IntFlag):

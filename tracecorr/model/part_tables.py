@@ -70,6 +70,12 @@ PART_PACKETS = Table(
         ("engine", U32, "copy_engine mask of a copy"),
         ("dst", U64, "destination address of a copy"),
         ("src", U64, "source address of a copy"),
+        ("stream_priority", I32, "priority of its stream: 0 low, 1 normal, 2 medium, 3 high (ROCm 10)"),
+        (
+            "virtual_pipe",
+            I32,
+            "`virtual_pipe_id`: pipe that the runtime reckons with, not read from hardware (ROCm 10)",
+        ),
     ),
 )
 

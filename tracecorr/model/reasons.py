@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tracecorr.model.kinds import UNKNOWN_FORM
+
 
 class Lost(StrEnum):
     """Tell what is lost with the bytes that a reason names."""
@@ -60,6 +62,7 @@ _SKIPPED = {
     "not_of_the_kernel": "kernel log: a message that a program wrote",
     "no_line_of_a_kernel_log": "kernel log: a line in another form than the others",
     "journal_heading": "kernel log: what journalctl and dmesg print around the records",
+    UNKNOWN_FORM: "HIP log: used, but only its begin is known; what fits is read",
     "no_line_of_smi_events": "SMI events: a line that the driver does not print",
     "unknown_event": "SMI events: a kind of event that is not known here, as newer kernels may have",
 }
@@ -76,7 +79,7 @@ _COUNTED = {
     "no_compute_mqd_of_gfx9_to_gfx12": "dump of the KFD: an MQD that has no layout here",
     "sdma_block_cut_short": "dump of the KFD: an SDMA queue that lacks registers",
     "mqd_cut_short": "dump of the KFD: an MQD that lacks words",
-    "unknown_form": "SMI events: a known event with other fields",
+    "unknown_fields": "SMI events: a known event with other fields",
     "no_line_of_polls": "polled counters: a line that cannot be read",
 }
 _UNTOLD = {

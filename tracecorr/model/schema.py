@@ -164,6 +164,12 @@ LAUNCHES = Table(
         ("kernel_object", U64, "address of the kernel descriptor"),
         ("signal", U64, "completion signal handle"),
         ("engine", U32, "copy_engine mask of a copy"),
+        (
+            "stream_priority",
+            I32,
+            "priority of its stream as the packet prints it (ROCm 10): 0 low, 1 normal, 2 medium, 3 high",
+        ),
+        ("virtual_pipe", I32, "pipe that the runtime reckons with (ROCm 10); not read from hardware"),
         ("size_bytes", I64, "size of a copy", "bytes"),
         ("unlinked_reason", CAT, "why a link is missing; null when complete"),
     ),

@@ -83,6 +83,30 @@ class Waiter:
 
 
 @dataclass(frozen=True)
+class Ring:
+    """Hold a ring with packets that have not ended, as two looks saw it.
+
+    Args:
+        key: names it in its scene.
+        told: which one it is, in words.
+        size: packets that it has room for.
+        write, read: its indexes at the second look.
+        has_moved: whether a packet ended between the looks.
+        lost: packets before the read index whose completion signal was not completed, in words.
+        skipped: slots from the read index on that hold no packet any more, or not yet, or one that ended.
+    """
+
+    key: str
+    told: str
+    size: int
+    write: int
+    read: int
+    has_moved: bool
+    lost: tuple[str, ...] = ()
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
 class Scene:
     """Hold all that stands in one process.
 
@@ -90,8 +114,16 @@ class Scene:
         works: packets and copies by key.
         heads: of each ring (key) the first packet that is not known to have ended.
         waiters: threads by key.
+        rings: rings by key, where they were looked at.
+        halted: why none of its threads can go on (stopped, traced, frozen), in words; empty = they can.
+        unmapped: why none of its queues is on the GPU, in words; empty = no such thing is known.
+        copies: SDMA copies that began and have no end, in words.
     """
 
     works: Mapping[str, Work] = field(default_factory=dict)
     heads: Mapping[str, str] = field(default_factory=dict)
     waiters: Mapping[str, Waiter] = field(default_factory=dict)
+    rings: Mapping[str, Ring] = field(default_factory=dict)
+    halted: str = ""
+    unmapped: str = ""
+    copies: tuple[str, ...] = ()

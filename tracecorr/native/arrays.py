@@ -11,8 +11,6 @@ import pyarrow as pa
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
-# Numbers of each group's rows, in any type of whole ones without a sign.
-Groups = npt.NDArray[np.integer[Any]]
 
 
 def address(array: Any) -> int:

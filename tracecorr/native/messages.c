@@ -8,11 +8,11 @@
 
 /* Where the values of fields go: columns of all rows, lists, columns of packets from `PACKET_COLUMNS` on. */
 enum { RING, SIGNAL, POINTER, STREAM, ARG, WORDS, SIZE_BYTES = WORDS, PACKET_INDEX, KERNARG_BYTES, SIGNED_END,
-       TO_ARGS = SIGNED_END, NOWHERE, TO_WAITS, PACKET_COLUMNS };
+       TO_ARGS = SIGNED_END, NOWHERE, TO_WAITS, TO_WORDS, PACKET_COLUMNS };
 enum { NAMES, KERNELS, RESULTS, GENERAL };                 /* tables of texts */
-enum { TEXTS, STREAMS, GROUPED, COMPLAINTS, PACKETS };     /* lists of rows */
+enum { TEXTS, STREAMS, GROUPED, COMPLAINTS, UNKNOWN_FORMS, PACKETS }; /* lists of rows */
 enum { MAKES_STREAM = 1, IS_GIVEN_STREAM = 2, IS_PER_THREAD = 4, NAMES_FIRST = 8, NAMES_SECOND = 16, IS_WHOLE = 1 }; /* flags of texts */
-enum { BUCKETS = 256, MOST_NAME = 64, MOST_GENERAL = 400, MOST_STARTS = 32, MOST_STREAM = 240, MOST_KEY = 24 };
+enum { BUCKETS = 256, MOST_NAME = 64, MOST_GENERAL = 400, MOST_STARTS = 32, MOST_STREAM = 240, MOST_KEY = 32, MOST_WORD = 16 };
 /* The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them. */
 enum { CUT_BYTES = 4095 - 6, FLAG_TORN = 4, FLAG_CUT = 8, HIP_LAYER = 0 };
 
@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     const u8 *bytes;
     const i64 *first_of, *following;              /* hash of 4 bytes -> the longest message, then the shorter ones */
-    const i64 *prefix, *prefix_size, *kind, *layer, *name, *wording, *step_from, *step_to; /* of each message */
+    const i64 *prefix, *prefix_size, *kind, *layer, *name, *wording, *step_from, *step_to, *has_text; /* of each one */
     const i64 *field, *literal, *literal_size;    /* of each step of a template */
     const i64 *sink, *is_address, *also;          /* of each field; `also` is another one that takes the value */
     const u64 *key_hashes;                        /* keys in packets */
@@ -39,8 +39,8 @@ typedef struct {
     i64 commands;                                 /* what may follow the kind of a command */
     const i64 *packet, *packet_size, *packet_name;
     i64 packets;                                  /* words before the header */
-    i64 complete, shifted_copy, other_layer, other_packet, torn_name, success, null_stream;
-    i64 header, rptr, rocr, slot;                 /* fields */
+    i64 complete, shifted_copy, other_layer, other_packet, metadata_packet, torn_name, success, null_stream;
+    i64 header, rptr, index, rocr, slot;          /* fields */
     i64 packet_columns;
 } Messages;
 
@@ -200,11 +200,25 @@ static i64 find_message(const Messages *about, const u8 *p, i64 size) {
     return found;
 }
 
-/* Read the fields of a message: wording after wording, each as far as its text goes. */
-static int read_fields(Reading *of, i64 message, const u8 *p, const u8 *end) {
+/* Tell whether nothing but blanks is left. */
+static inline int is_blank(const u8 *p, const u8 *end) {
+    while (p < end && (*p == ' ' || *p == '\r'))
+        p++;
+    return p >= end;
+}
+
+/* Note that a record begins like a known message and goes on in an unknown way; of cut and torn ones nothing is said. */
+static inline void put_unknown_form(Reading *of) {
+    if (!of->row_flags[of->row])
+        put_list(of, UNKNOWN_FORMS, of->row);
+}
+
+/* Read the fields of a message: wording after wording, each as far as its text goes; `rest` is what none has read. */
+static int read_fields(Reading *of, i64 message, const u8 *p, const u8 *end, const u8 **rest) {
     const Messages *about = of->about;
     const u8 *starts[MOST_STARTS];
-    int seen = 0, status = DONE;
+    *rest = p + about->prefix_size[message];
+    int seen = 0, status = DONE, is_ended = 0;
     for (i64 wording = message; wording >= 0; wording = about->wording[wording]) {
         const u8 *at = p + about->prefix_size[message];
         i64 step = about->step_from[wording], last = about->step_to[wording];
@@ -212,8 +226,12 @@ static int read_fields(Reading *of, i64 message, const u8 *p, const u8 *end) {
             u64 value;
             const u8 *stop = read_number(at, end, 10, &value);
             int is_told = 0;
-            if (stop == at)
+            if (stop == at) {
+                /* Other messages begin like the one of a command's end. */
+                if (!is_ended && !is_blank(at, end) && message != about->complete)
+                    put_unknown_form(of);
                 return DONE;
+            }
             for (int i = 0; i < before; i++)
                 is_told |= starts[i] == at;
             if (!is_told)
@@ -221,12 +239,17 @@ static int read_fields(Reading *of, i64 message, const u8 *p, const u8 *end) {
             if (seen < MOST_STARTS)
                 starts[seen++] = at;
             at = stop + about->literal_size[step];
+            *rest = stop > *rest ? stop : *rest;
+            is_ended |= is_blank(stop, end);
             if (at > end || memcmp(stop, about->bytes + about->literal[step], (size_t)about->literal_size[step]))
                 break;
+            *rest = at > *rest ? at : *rest;
         }
         if (step == last || status)
             return status;
     }
+    if (!is_ended)
+        put_unknown_form(of);
     return DONE;
 }
 
@@ -250,6 +273,21 @@ typedef struct {
     int has_rptr;
 } Packet;
 
+/* Tell whether the word at `p` is the first of the line that describes a packet's metadata. */
+static int is_of_metadata(const u8 *p) {
+    static const char before[] = "Metadata Packet [";
+    return !memcmp(p - (sizeof before - 1), before, sizeof before - 1);
+}
+
+/* Read a word of letters, digits and slashes as the value of a field; a text without a code asks for one. */
+static int put_word(Reading *of, i64 field, const u8 *p, const u8 *end) {
+    i64 size = 0;
+    while (p + size < end && size < MOST_WORD && (is_word(p[size]) || p[size] == '/'))
+        size++;
+    i64 code = size ? code_text(of, RESULTS, p, size) : 0;
+    return !size ? DONE : code < 0 ? NEW_TEXT : put_value(of, field, (u64)code);
+}
+
 static int put_packet_field(Reading *of, i64 field, u64 value, Packet *packet) {
     i64 sink = of->about->sink[field], number = of->list_sizes[PACKETS];
     if (field == of->about->rptr) {
@@ -263,6 +301,8 @@ static int put_packet_field(Reading *of, i64 field, u64 value, Packet *packet) {
             return NO_ROOM;
         of->wait_packet[of->waits] = number;
         of->wait_value[of->waits++] = value;
+    } else if (sink == TO_ARGS || sink == TO_WORDS) {
+        return sink == TO_ARGS ? put_value(of, field, value) : DONE;
     } else {
         i64 place = (sink - PACKET_COLUMNS) * of->count + number;
         of->packet_values[place] = value;
@@ -286,6 +326,14 @@ static int read_packet(Reading *of, const u8 *p, const u8 *end, int is_shifted, 
         i64 field = about->key_field[key];
         if (field == about->header)
             packet->name = name_packet(about, word);
+        else if (field == about->index && is_of_metadata(word))
+            packet->name = about->metadata_packet;
+        if (about->sink[field] == TO_WORDS) {
+            int status = put_word(of, field, at, end);
+            if (status)
+                return status;
+            continue;
+        }
         for (i64 last = field + about->key_count[key]; field < last; field++) {
             u64 value;
             const u8 *behind = read_number(at, end, (int)about->key_base[key], &value);
@@ -522,45 +570,60 @@ static int read_call(Reading *of, i64 kind, i64 code, i64 size, const u8 *p, con
 /* Read what a record of a known message holds; set its kind to `OTHER` where it is another one that begins like it. */
 static int read_known(Reading *of, i64 message, i64 *kind, i64 *name, const u8 *p, const u8 *end) {
     const Messages *about = of->about;
-    int status = DONE, is_rocr = of->flags[of->record] & IS_ROCR;
-    i64 waits = of->waits;
+    int status = DONE, is_rocr = of->flags[of->record] & IS_ROCR, has_steps;
+    i64 waits = of->waits, values = of->values;
+    const u8 *rest = p;
     Packet packet = {.name = -1};
     switch (*kind) {
     case COMMAND:
         if (!memcmp(p + 1, "ommand (", 8)) {
-            if (!read_command(of, p, end, name, kind, &status))
+            if (!read_command(of, p, end, name, kind, &status)) {
                 *kind = OTHER;
+                put_unknown_form(of);
+            }
             return status;
         }
         break;
     case SHADER:
         return read_kernel(of, message, p, end);
-    case TEXT:
-        put_list(of, TEXTS, of->row);
-        return DONE;
     case PACKET:
     case COPY:
         status = read_packet(of, p, end, message == about->shifted_copy, &packet);
         if (status)
             return status;
-        if (*kind == PACKET && packet.name < 0) {
-            /* A line that was cut before its header is no packet that could be counted. */
-            clear_columns(of);
+        if (*kind == PACKET && (packet.name < 0 || packet.name == about->metadata_packet)) {
+            /* A line that was cut before its header is no packet that could be counted; what goes with one is none. */
             for (i64 column = 0; column < about->packet_columns; column++)
                 of->packet_has[column * of->count + of->list_sizes[PACKETS]] = 0;
             of->waits = waits;
-            *kind = OTHER;
+            *kind = packet.name < 0 ? OTHER : ROW;
+            if (packet.name >= 0) {
+                *name = packet.name;
+                return DONE;
+            }
+            clear_columns(of);
+            of->values = values;
+            put_unknown_form(of);
             return DONE;
         }
+        if (about->has_text[message])
+            put_list(of, TEXTS, of->row);
         if (*kind == PACKET) {
             *name = packet.name;
+            if (*name == about->other_packet)
+                put_unknown_form(of);
             status = is_rocr ? put_value(of, about->rocr, 1) : split_slot(of, &packet);
         }
         put_list(of, PACKETS, of->row);
         return status;
     }
-    if (about->step_from[message] < about->step_to[message] || about->wording[message] >= 0)
-        status = read_fields(of, message, p, end);
+    has_steps = about->step_from[message] < about->step_to[message] || about->wording[message] >= 0;
+    if (has_steps)
+        status = read_fields(of, message, p, end, &rest);
+    while (has_steps && rest < end && *rest == ' ')
+        rest++;
+    if (*kind == TEXT && !status && (!has_steps || rest < end))
+        put_list(of, TEXTS, of->row);
     /* Other messages that begin like it (`Command creation ..`) name no command. */
     if (message == about->complete && !of->words[POINTER * of->stride + of->row])
         *kind = OTHER;

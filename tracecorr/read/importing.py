@@ -23,7 +23,7 @@ from tracecorr.read.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.read.ftrace.trace_dat import read_description
 from tracecorr.read.kernel_log import looks_like_kernel_log
 from tracecorr.read.kfd.dumps import looks_like_dump
-from tracecorr.read.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
+from tracecorr.read.rocprof import check_rocpd, has_counters, is_statistic, looks_like_rocprof, looks_like_sqlite
 
 _PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
 # A file of perf record, and lines of perf script: task, pid, perhaps its thread, CPU, time.
@@ -156,15 +156,40 @@ def _plan_others(files: Files, hqd: Sequence[Path], rocprof: Sequence[Path]) -> 
     for number, path in enumerate(hqd):
         _check(files, path, looks_like_dump, "no queue of a KFD dump (hqds, mqds, rls)", "--hqd")
         yield Incoming(path, f"raw/hqd/{number}-{plain_name(path)}", "hqd", "dump")
-    for number, path in enumerate(rocprof):
+    for number, path in enumerate(_list_profiles(files, rocprof)):
         target = f"raw/rocprof/{number}-{plain_name(path)}"
-        _refuse_folder(path, "--rocprof")
         if looks_like_sqlite(files.read_head(path, 64)):
             yield Incoming(path, target, "rocprof", "rocpd")
         else:
             lacks = "no table or trace of rocprof (CSV, JSON or rocpd database)"
             _check(files, path, looks_like_rocprof, lacks, "--rocprof")
             yield Incoming(path, target, "rocprof", "rocprof")
+
+
+def _list_profiles(files: Files, given: Sequence[Path]) -> list[Path]:
+    """Return the files of profiles, counters last: they become values of the dispatches of other files.
+
+    Of a folder that rocprofv3 wrote these are its traces, counters and databases; what sums them up is left out.
+
+    Raises:
+        InputError: a folder holds none of them.
+    """
+    found: list[Path] = []
+    for path in given:
+        inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        taken = [p for p in inside if p == path or _is_profile(files.read_head(p))]
+        if not taken:
+            raise InputError(
+                f"{path} holds no output of rocprof with times (*_trace.csv, *_counter_collection.csv, "
+                "*_results.json, *_results.db)",
+                "name the folder that was given to rocprofv3 as --output-directory, or the files",
+            )
+        found += taken
+    return sorted(found, key=lambda path: path.is_file() and has_counters(files.read_head(path)))
+
+
+def _is_profile(head: bytes) -> bool:
+    return looks_like_sqlite(head) or (looks_like_rocprof(head) and not is_statistic(head))
 
 
 def check_database(files: Files, path: Path, name: Path) -> None:

@@ -18,7 +18,6 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError, explain_denied, quote_path
 from tracecorr.model.folder_names import SUFFIX, with_suffix
 from tracecorr.store.description import describe_damage
-from tracecorr.store.memory import kept_memory
 from tracecorr.store.ownership import replace_folder
 from tracecorr.store.parquet import FrameWriter
 from tracecorr.store.raw import read_at, read_chunks, read_file, write_atomically
@@ -34,13 +33,6 @@ LONGEST_NAME = 255
 _PARQUET_END = b"PAR1"
 # Tables are brought into their form and written by so many rows, so that no second copy of them is in memory.
 _SLICE_ROWS = 1 << 18
-# Columns of the largest tables that every row has a value in: no bit has to tell of it.
-_KNOWN = {
-    "events": (
-        "event", "ts_ns", "stamp_ns", "layer", "name", "source", "evidence", "file", "offset", "length", "flags",
-    ),
-    "links": ("from_event", "to_event", "rule", "evidence", "gap_ns"),
-}  # fmt: skip
 
 
 class Capture:
@@ -332,7 +324,6 @@ def drop_unfinished(path: Path) -> None:
     shutil.rmtree(path / f".tables.{os.getpid()}", ignore_errors=True)
 
 
-@kept_memory()
 def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
     """Replace the tables of a capture folder by `tables`; readers never see a mixture of old and new.
 
@@ -344,17 +335,11 @@ def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
     fresh.mkdir(exist_ok=True)
     for name, table in schema.TABLES.items():
         whole = tables.get(name, table.empty())
-        with FrameWriter(fresh / f"{name}.parquet", known=_list_known(name, whole)) as out:
+        with FrameWriter(fresh / f"{name}.parquet") as out:
             out.write(table.empty())
             for rows in whole.iter_slices(_SLICE_ROWS):
                 out.write(table.conform(rows))
     replace_folder(fresh, path / "tables", path)
-
-
-def _list_known(name: str, rows: pl.DataFrame) -> list[str]:
-    """Return the columns of `_KNOWN` that keep a value in every row; a cast may take one away."""
-    types = schema.TABLES[name].schema
-    return [c for c in _KNOWN.get(name, ()) if rows.schema.get(c) == types[c] and not rows[c].null_count()]
 
 
 def hold_tables(tables: dict[str, pl.DataFrame], wanted: Mapping[str, Sequence[str]]) -> Callable[[str], pl.LazyFrame]:

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
-from tracecorr.store.memory import kept_memory
-from tracecorr.store.parquet import FrameWriter, read_categories
+from tracecorr.store.parquet import FrameWriter
 
 _TABLES = {"events": schema.PART_EVENTS, "packets": schema.PART_PACKETS, "args": schema.PART_ARGS}
 _SOURCE = {"source": schema.CAT, "step_lo_ns": pl.Int64(), "step_hi_ns": pl.Int64()}
@@ -46,17 +45,13 @@ class StoredPart:
         held = file.collect_schema().keys()
         rows = pl.DataFrame(height=file.select(pl.len()).collect().item())
         # Of columns that its source never tells a file has none.
-        lacking = [pl.lit(None, table[column]).alias(column) for column in wanted if column not in held]
-        coded = [column for column in wanted if column in held and table[column] == schema.CAT]
-        others = [column for column in wanted if column in held and column not in coded]
+        absent = [pl.lit(None, table[column]).alias(column) for column in wanted if column not in held]
+        present = [column for column in wanted if column in held]
         # What is read comes in pieces, and is put together in a copy: column by column, where both are large.
         small = sum(path.stat().st_size for path in self.paths[name]) < _SMALL_BYTES
-        turns = [others] if small else [[column] for column in others]
+        turns = [present] if small else [[column] for column in present]
         read = (_in_one_piece(c) for turn in turns for c in file.select(turn).collect().iter_columns())
-        with ExitStack() as stack:
-            files = [stack.enter_context(pq.ParquetFile(path)) for path in self.paths[name]] if coded else []
-            categories = (read_categories(files, column) for column in coded)
-            return rows.with_columns(chain(lacking, read, categories)).select(wanted)
+        return rows.with_columns(chain(absent, read)).select(wanted)
 
 
 @dataclass(frozen=True)
@@ -158,8 +153,8 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
     names = {"events": f"{name}.parquet", "packets": f"{name}.packets.parquet", "args": f"{name}.args.parquet"}
     paths = {table: folder / file for table, file in names.items()}
     small: dict[str, list[pl.DataFrame]] = {table: [] for table in _SMALL}
-    with kept_memory(), ExitStack() as stack:
-        writers = {table: stack.enter_context(FrameWriter(path, compressed=True)) for table, path in paths.items()}
+    with ExitStack() as stack:
+        writers = {table: stack.enter_context(FrameWriter(path)) for table, path in paths.items()}
         for table, writer in writers.items():
             writer.write(_TABLES[table].empty())
         for block in blocks:

@@ -12,13 +12,11 @@ import pyarrow as pa
 
 from tracecorr import native
 from tracecorr.model import schema
+from tracecorr.model.calls import is_counted, is_failed
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
-from tracecorr.model.results import is_failed
-from tracecorr.model.sights import is_counted
 from tracecorr.store.coverage import measure_coverage
 from tracecorr.store.keys import Tables
-from tracecorr.store.memory import kept_memory
 from tracecorr.timeline import drawn, levels
 from tracecorr.timeline.kinds import Kinds
 from tracecorr.timeline.lanes import KEY, QUEUE_LINES, Group, Lane, Plan, name_owners, plan_lanes
@@ -78,7 +76,6 @@ def list_drawn_columns(events: pl.DataFrame) -> tuple[str, ...]:
     return _DRAWN_COLUMNS if events.select(is_counted().all()).item() else (*_DRAWN_COLUMNS, "parent")
 
 
-@kept_memory()
 def build_views(tables: Tables) -> Views:
     """Return what the timeline draws; reads the columns that are drawn, nothing else.
 
@@ -149,11 +146,10 @@ def _number_pieces(pieces: list[pl.DataFrame]) -> tuple[list[levels.I32], pl.Dat
 def _number_values(pieces: list[pl.DataFrame]) -> tuple[npt.NDArray[np.float64], list[levels.I32 | None]]:
     """Return the sorted values of the counters, and the number of each row's; None = the piece has no values."""
     found = [piece["value"] for piece in pieces]
-    groups = [None if c.null_count() else native.number_values(c.to_arrow(), np.zeros(len(c), np.uint8)) for c in found]
-    few = [column.gather(group[1] if group else []).to_numpy() for column, group in zip(found, groups, strict=True)]
-    values = np.unique(np.concatenate(few))
-    own = [np.searchsorted(values, each).astype(np.int32) for each in few]
-    return values, [each.take(group[0]) if group else None for each, group in zip(own, groups, strict=True)]
+    known = [None if column.null_count() else column.to_numpy() for column in found]
+    few = [column.unique().to_numpy() for column in found if not column.null_count()]
+    values = np.unique(np.concatenate([np.empty(0), *few]))
+    return values, [None if each is None else np.searchsorted(values, each).astype(np.int32) for each in known]
 
 
 def _list_piece(piece: pl.DataFrame, kind: levels.I32, name: levels.I32 | None) -> native.Drawn:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.packet_index import measure_depth
+from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import INFERRED
 from tracecorr.model.schema import CAT
-from tracecorr.model.sights import is_counted
 from tracecorr.store.keys import Tables
 from tracecorr.timeline import lanes, levels
 

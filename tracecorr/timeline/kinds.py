@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.rows import number_rows
 from tracecorr.timeline.levels import I32
 
 # So many rows at once: the arrays of more would not fit the cache.
@@ -44,10 +43,13 @@ class Kinds:
         return np.concatenate(parts)
 
     def _add(self, rows: pl.DataFrame) -> I32:
-        code, first = number_rows(rows, self._columns)
-        self._found.append(rows.select(self._columns)[first])
-        self._count += len(first)
-        return np.add(code, self._count - len(first), dtype=np.int32, casting="unsafe")
+        groups = rows.with_row_index("_row").group_by(self._columns, maintain_order=True).agg("_row")
+        code = np.empty(rows.height, np.int32)
+        placed = groups.select(pl.col("_row"), code=pl.int_range(pl.len(), dtype=pl.Int32)).explode("_row")
+        code[placed["_row"].to_numpy()] = placed["code"].to_numpy() + self._count
+        self._found.append(groups.drop("_row"))
+        self._count += groups.height
+        return code
 
     def settle(self) -> tuple[pl.DataFrame, I32]:
         """Return the distinct combinations, and the final number of each provisional one."""

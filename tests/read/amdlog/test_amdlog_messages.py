@@ -143,13 +143,17 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         "copy", "copy_engine_query", {}, {"status": 0, "free_mask": 0xFC},
     ),
     "Last copy mask 0x2": ("copy", "copy_engine_last", {}, {"mask": 2}),
-    "Using assigned SDMA engine for VirtualGPU 0x73e2: mask=0x1, engine_type=2": ("copy", "sdma_engine_used", {}, {}),
-    "Engine query for VirtualGPU 0x7f51: status=0, free_mask=0xfffb": ("copy", "sdma_engine_query", {}, {}),
+    "Using assigned SDMA engine for VirtualGPU 0x73e2: mask=0x1, engine_type=2": (
+        "copy", "sdma_engine_used", {}, {"virtual_gpu": 0x73E2, "mask": 1, "engine_type": 2},
+    ),
+    "Engine query for VirtualGPU 0x7f51: status=0, free_mask=0xfffb": (
+        "copy", "sdma_engine_query", {}, {"virtual_gpu": 0x7F51, "status": 0, "free_mask": 0xFFFB},
+    ),
     "Assigned SDMA engine to VirtualGPU 0x7f51: mask=0x8, engine_type=2, valid_mask=0xffff": (
-        "copy", "sdma_engine_assigned", {}, {"virtual_gpu": 0x7F51, "mask": 8},
+        "copy", "sdma_engine_assigned", {}, {"virtual_gpu": 0x7F51, "mask": 8, "engine_type": 2, "valid_mask": 0xFFFF},
     ),
     "Allocated new SDMA engine for VirtualGPU 0x7f51: mask=0x8, engine_type=2": (
-        "copy", "sdma_engine_allocated", {}, {"virtual_gpu": 0x7F51, "mask": 8},
+        "copy", "sdma_engine_allocated", {}, {"virtual_gpu": 0x7F51, "mask": 8, "engine_type": 2},
     ),
     "Released SDMA engine for VirtualGPU 0x7f51: mask=0x1": (
         "copy", "sdma_engine_released", {}, {"virtual_gpu": 0x7F51, "mask": 1},
@@ -180,7 +184,10 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "Command (KernelExecution) submitted: 0x55": ("command", "submitted", {"command": 0x55}, {}),
     "command (KernelExecution) is submitted: 0x55": ("command", "submitted", {"command": 0x55}, {}),
     "Command (Marker) 0x55 awaiting event: 0x66": ("command", "awaiting_event", {"command": 0x55}, {}),
-    "Command (Marker) in some new wording": ("other", "Command (Marker) in some new wording", {"command": None}, {}),
+    "Command (Marker) in some new wording": (
+        "other", "Command (Marker) in some new wording", {"command": None},
+        {"unknown_form": "Command (Marker) in some new wording"},
+    ),
     "waiting for event 0x55 to complete, current status 0": ("command", "wait_event", {"command": 0x55}, {}),
     "Queue marker to command queue: 0x66": ("command", "queue_marker", {"stream": 0x66}, {}),
     "Deleting CG enabled hardware queue 0x50 ": ("aql", "queue_deleted", {"ring": 0x50}, {}),
@@ -198,39 +205,6 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "Using spirv code object for device: gfx942:xnack-": (
         "other", "spirv_code_object", {}, {"device_isa": "gfx942:xnack-"},
     ),
-    # The development branch of 2026.
-    "acquireQueue refCount: 0x50 (1) (dedicated)": ("aql", "queue_acquired", {"ring": 0x50}, {"refcount": 1}),
-    "Selected queue (mode=1): 0x50 refCount: 2, depth: 7, metric: 114, pipe: -1 (forced)": (
-        "aql", "queue_selected", {"ring": 0x50}, {"mode": 1, "refcount": 2, "depth": 7},
-    ),
-    "Reusing preferred queue: 0x50 refCount: 2": ("aql", "queue_selected", {"ring": 0x50}, {"refcount": 2}),
-    "Handler: value(0), timestamp(0x5), callback_signal(0x7f)": (
-        "signal", "handler", {"signal": 0x7F}, {"value": 0, "timestamp": 5},
-    ),
-    "Handler: value(0), timestamp(0x5), callback_signal(0x0)": (
-        "signal", "handler", {"signal": None}, {"value": 0, "timestamp": 5},
-    ),
-    "Graph ShaderName : [Graph cross dep barrier], device id : 0": ("aql", "graph_packet", {"kernel": None}, {}),
-    "HSA Copy copy_engine=0x1, dst=0x1, src=0x2, size=12, forceSDMA=0, engineOp=SdmaH2D, wait_event=0x0, "
-    "completion_signal=0x7f": ("copy", "copy", {"size_bytes": 12, "signal": 0x7F}, {}),
-    "HSA BatchCopy Multi [1/2] engineOp=SdmaD2D, src=0x1, dst=0x2, size=12, wait_event=0x0, completion_signal=0x7f": (
-        "copy", "copy", {"size_bytes": 12, "signal": 0x7F}, {},
-    ),
-    "HSA BatchCopy Linear [0/1] engineOp=SdmaH2D, dst=0x1, src=0x2, size=12, src_agent=0x3, dst_agent=0x4, "
-    "wait_event=0x0, completion_signal=0x7f": ("copy", "copy", {"size_bytes": 12, "signal": 0x7F}, {}),
-    "HSA batch copy failed with code 4097 for engine 2": (
-        "copy", "batch_copy_failed", {}, {"code": 4097, "engine_type": 2},
-    ),
-    "HSA prefetch async dev_ptr=0x7f10, count=8192, wait_event=0x70, completion_signal=0x7f": (
-        "copy", "prefetch", {"arg": 0x7F10, "size_bytes": 8192, "signal": 0x7F}, {"wait_signal": 0x70},
-    ),
-    "HSA prefetch batch async[1] dev_ptr=0x7f10, size=8192, wait_event=0x0, completion_signal=0x7f": (
-        "copy", "prefetch", {"arg": 0x7F10, "size_bytes": 8192, "signal": 0x7F}, {"wait_signal": 0},
-    ),
-    "HSA discard batch async count=2, wait_event=0x0, completion_signal=0x7f": (
-        "copy", "discard", {"signal": 0x7F}, {"count": 2, "wait_signal": 0},
-    ),
-    "Required SDMA copy failed with code 4097": ("copy", "copy_failed", {}, {"code": 4097}),
     "a message of a release to come, 7": ("other", "a message of a release to come, #", {}, {}),
 }  # fmt: skip
 
@@ -243,6 +217,25 @@ def test_a_message_gives_its_fields(message: str) -> None:
     assert (row["layer"], row["name"], {key: row[key] for key in columns}) == (layer, name, columns)
     assert found.arg(row) == args
     assert found.args["key"].is_unique().all()
+
+
+@pytest.mark.parametrize(
+    ("message", "is_unknown"),
+    [
+        ("SWq=0x22, HWq=0x50, id=1, Tensor Header = 0xb02 (type=2), rptr=1, wptr=1", True),
+        ("SWq=0x22, HWq=0x50, id=1, Dispatch Header = 0xb02 (type=2), rptr=1, wptr=1", False),
+        ("Created SWq=0x22 to map on HWq=0x50 of pipe 3", True),
+        ("Created SWq=0x22 to map on HWq=0x50 with size 16384", False),
+        ("Host wait on completion_signal=the first", True),
+    ],
+)
+def test_a_known_begin_with_an_unknown_rest_is_counted_and_shown(message: str, is_unknown: bool) -> None:
+    found = read(log(message))
+    told = [row["text"] for row in found.args.to_dicts() if row["key"] == "unknown_form"]
+    assert told == ([message] if is_unknown else [])
+    assert {reason: records for reason, (records, _) in found.counts().items()} == {
+        "unknown_form" if is_unknown else "used": 1
+    }
 
 
 def test_the_queue_of_a_fault_is_a_ring_where_it_is_known_as_one() -> None:

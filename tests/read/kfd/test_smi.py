@@ -110,8 +110,8 @@ def test_evictions_nest_and_halves_stay_halves() -> None:
 
 @pytest.mark.parametrize(
     ("line", "reason"),
-    [(b"f 1 -2 3\n", "unknown_event"), (b"9 1 -2 zz 0\n", "unknown_form"), (b"\n", "no_line_of_smi_events"),
-     (b"9 99999999999999999999 -2 a 0\n", "unknown_form"), (b"9 1000000 -4321 f7bc 2", "torn_line")],
+    [(b"f 1 -2 3\n", "unknown_event"), (b"9 1 -2 zz 0\n", "unknown_fields"), (b"\n", "no_line_of_smi_events"),
+     (b"9 99999999999999999999 -2 a 0\n", "unknown_fields"), (b"9 1000000 -4321 f7bc 2", "torn_line")],
 )  # fmt: skip
 def test_lines_that_are_none_are_skipped_with_a_reason(line: bytes, reason: str) -> None:
     block = _read(LINES[6], line)

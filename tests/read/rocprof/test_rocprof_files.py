@@ -93,7 +93,7 @@ def test_a_kernel_keeps_the_name_of_its_gpu(column: str, written: str, agent: st
 def test_a_counter_of_a_kernel_keeps_its_value(written: str, u64: int | None, text: str | None) -> None:
     columns = "Kernel_Name,Counter_Name,Counter_Value,Start_Timestamp,End_Timestamp"
     rows, block = read(f"{columns}\nadd(int),SQ_WAVES,{written},5,7\n".encode())
-    assert rows["name"].to_list() == ["add(int)"]
+    assert rows.select("name", "kernel").rows() == [("dispatch", "add(int)")]
     assert block.args.select(pl.col("key").cast(pl.String), "u64", "text").rows() == [("SQ_WAVES", u64, text)]
 
 

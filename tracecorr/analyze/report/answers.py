@@ -10,6 +10,8 @@ import polars as pl
 from tracecorr.analyze.values import plain_rows
 from tracecorr.analyze.verdicts.model import Verdict
 
+WENT_WRONG = "What went wrong?"
+
 
 @dataclass(frozen=True)
 class Answer:

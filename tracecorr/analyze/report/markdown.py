@@ -28,9 +28,14 @@ _PROFILED = {
 }
 
 
-def render_markdown(report: Report) -> str:
-    """Return the whole report."""
-    sections = (line for s in report.sections for line in _section_lines(s))
+def render_markdown(report: Report, max_rows: int | None = None) -> str:
+    """Return the whole report.
+
+    Args:
+        report: the report.
+        max_rows: of each table; further rows are counted, not shown.
+    """
+    sections = (line for s in report.sections for line in render_section(s, max_rows or _MAX_ROWS))
     first, others = ([a for a in report.answers if a.is_first is is_first] for is_first in (True, False))
     head = (*_summary_lines(report, first), *_run_lines(report), "## Answers\n", *_answer_lines(others))
     return "\n".join((*head, *_verdict_lines(report.verdicts), *sections))
@@ -40,7 +45,7 @@ def render_comparison(comparison: Comparison) -> str:
     """Return a comparison of two captures: the findings, then the tables behind them."""
     head = [f"# {comparison.first} (A) and {comparison.second} (B)\n", "## Findings\n"]
     findings = [f"- {line}" for line in comparison.findings]
-    return "\n".join((*head, *findings, "", *(line for s in comparison.sections for line in _section_lines(s))))
+    return "\n".join((*head, *findings, "", *(line for s in comparison.sections for line in render_section(s))))
 
 
 def render_experiment(name: str, finding: Finding, sections: Iterable[Section], notices: Iterable[str] = ()) -> str:
@@ -49,7 +54,7 @@ def render_experiment(name: str, finding: Finding, sections: Iterable[Section], 
     head.append(f"**{finding.outcome}** the high one keeps its latency: {finding.reason}")
     if finding.remedy:
         head.append(f"- to know it: {finding.remedy}")
-    return "\n".join((*head, "", *(line for s in sections for line in _section_lines(s))))
+    return "\n".join((*head, "", *(line for s in sections for line in render_section(s))))
 
 
 def render_summary(report: Report) -> str:
@@ -94,14 +99,17 @@ def describe_summary(report: Report) -> Iterator[str]:
     yield f"sources: {', '.join(s['sources']) or 'none'}"
     internal = f" (and {s['hip_internal']} internal functions)" if s["hip_internal"] else ""
     calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
-    streams = count_of(s["streams"], "stream") if log else "streams not recorded"
+    queues_there, streams_there = (f"{count_of(n, what)} in the profile" if n else "" for n, what in zip(
+        s["profiled"], ("queue", "stream"), strict=True
+    ))  # fmt: skip
+    streams = count_of(s["streams"], "stream") if log else streams_there or "streams not recorded"
     none = "no ioctl in the readable part of the trace" if s["trace_losses"] else "no ioctl in the trace"
     seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else none
     seen += " in the time of the kernel trace" if s["ioctls"] and s["trace_covers"] else ""
     ioctls = seen if trace else "ioctls not recorded"
     ioctls += f", {count_of(s['drm_jobs'], 'DRM job')}" if s["drm_jobs"] else ""
     least = f"{s['queues'] - s['queues_doubled']} to " if s["queues_doubled"] else ""
-    queues = f"{least}{count_of(s['queues'], 'queue')}" if s["queues"] else "no queue known"
+    queues = f"{least}{count_of(s['queues'], 'queue')}" if s["queues"] else queues_there or "no queue known"
     yield f"{calls}, {ioctls}, {queues}, {streams}"
     if log:
         both = count_of(s["packets_and_copies"], "packets and copies", "packet or copy")
@@ -217,7 +225,13 @@ def _answer_lines(answers: Iterable[Answer]) -> Iterator[str]:
         yield ""
 
 
-def _section_lines(section: Section) -> Iterator[str]:
+def render_section(section: Section, max_rows: int | None = _MAX_ROWS) -> Iterator[str]:
+    """Yield the lines of a section: what is missing, how it is known, its table.
+
+    Args:
+        section: the section.
+        max_rows: further rows are counted, not shown; None = all are.
+    """
     yield f"## {section.title}\n"
     if section.missing:
         yield f"**Missing:** {section.missing}.\n"
@@ -227,7 +241,8 @@ def _section_lines(section: Section) -> Iterator[str]:
         return
     if section.evidence:
         yield f"How it is known: {section.evidence}.\n"
-    yield render_table(section.frame, max_text=None if section.is_whole else _MAX_TEXT)
+    rows = section.frame.height if max_rows is None else max_rows
+    yield render_table(section.frame, rows, None if section.is_whole else _MAX_TEXT)
     yield ""
 
 

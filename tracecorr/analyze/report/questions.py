@@ -17,12 +17,12 @@ from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.owners import node_of
 from tracecorr.analyze.queue_creation import list_doorbell_pages
 from tracecorr.analyze.queues import count_doubled, count_streams_at_once, explain_doubled, summarize_queues
-from tracecorr.analyze.report.answers import Answer
+from tracecorr.analyze.report.answers import WENT_WRONG, Answer
 from tracecorr.analyze.still_open import describe_still_open, list_events
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
+from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import INFERRED, RECORDED
-from tracecorr.model.sights import is_counted
 from tracecorr.store.recording import describe_exit
 
 _QUESTION = "How busy was the GPU, where was it idle, and who was waiting?"
@@ -144,7 +144,7 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
         lines.append(f"{count_of(int(ioctls['times'].sum()), 'ioctl')} failed: {results} (section Ioctls)")
     if lines:
         shown = (part["first_event"].head(_MAX_FAILURES) for part in (told, calls, ioctls))
-        yield Answer("What went wrong?", tuple(lines), tuple(pl.concat(shown).to_list()))
+        yield Answer(WENT_WRONG, tuple(lines), tuple(pl.concat(shown).to_list()))
 
 
 def _describe_problems(evidence: Evidence) -> Iterator[str]:
@@ -343,6 +343,8 @@ def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
     doubled = count_doubled(queues)
     least = f"{queues.height - doubled} to " if doubled else ""
     lines = [f"{least}{count_of(queues.height, 'queues are', 'queue is')} known{kinds}"]
+    if not queues.height and evidence.profiled[0]:
+        lines = [f"{count_of(evidence.profiled[0], 'queues are', 'queue is')} known, from the profile alone"]
     lines += explain_doubled(queues)
     guessed = queues.filter(pl.col("ring_evidence") == INFERRED)
     if guessed.height:

@@ -25,7 +25,7 @@ from tracecorr.analyze.ioctls import (
     summarize_ioctls,
 )
 from tracecorr.analyze.kernel_log import summarize_kernel_log
-from tracecorr.analyze.kernels import summarize_named, summarize_rocprof
+from tracecorr.analyze.kernels import summarize_counters, summarize_named, summarize_rocprof
 from tracecorr.analyze.latency import summarize_latency, summarize_paths
 from tracecorr.analyze.launches import (
     NO_DISPATCH,
@@ -527,6 +527,13 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         nothing="the imported rocprof output has no row with times: section What became of the bytes gives the reason"
         if "rocprof" in evidence.sources
         else "no output of rocprof was imported (--rocprof)",
+    )
+    yield Section(
+        "counters",
+        "Hardware counters of kernels",
+        summarize_counters(events, evidence.tables("args"), evidence.tables("kernels")),
+        "recorded by rocprof, one value per dispatch; `dispatches` = those with a value, in the counter's unit",
+        nothing="no profile with counters was imported (rocprofv3 --pmc, then --rocprof with its folder)",
     )
     yield Section(
         "ioctls",

@@ -159,8 +159,10 @@ def _queue_backlog(evidence: Evidence) -> Finding:
     """Compare the peak of wptr - rptr, an upper bound of the backlog, with the ring size."""
     share = evidence.thresholds.backlog_share
     peaks = evidence.backlog.drop_nulls(["peak", "size"])
+    if evidence.backlog["peak"].drop_nulls().is_empty():
+        return unknown("the log prints no rptr and wptr", "ROCm 6.2 and later print them at level 5")
     if peaks.is_empty():
-        return unknown("the log prints no rptr and wptr, or no ring size", "ROCm 6.2 and later print them at level 5")
+        return unknown(_explain_no_size(evidence), "record the log from before the queues are made")
     full = peaks.filter(pl.col("peak") >= share * pl.col("size"))
     top = peaks.sort(pl.col("peak") / pl.col("size"), descending=True).row(0, named=True)
     counts = {
@@ -171,6 +173,14 @@ def _queue_backlog(evidence: Evidence) -> Finding:
     }
     said = f"the fullest queue held at most {top['peak']} of {top['size']} packets"
     return failed(said, counts, full["peak_event"]) if full.height else passed(said, counts, peaks["peak_event"])
+
+
+def _explain_no_size(evidence: Evidence) -> str:
+    fullest = evidence.backlog.sort("peak", descending=True, nulls_last=True).row(0, named=True)
+    return (
+        f"no ring size is known, as the log does not show how its queues were made; the fullest ring held at most "
+        f"{count_of(fullest['peak'], 'packet')} (queue {fullest['queue']})"
+    )
 
 
 _ENABLED = 1  # bit 0 of CP_HQD_QUANTUM

@@ -16,7 +16,7 @@ from pathlib import Path
 from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.capture.descriptors import most_files
 from tracecorr.capture.plan.plan import NO, PARTLY, YES, Finding, Offer, Runtime, Wanted
-from tracecorr.capture.plan.runtimes import find_runtimes, installed_libraries, other_users, read_library
+from tracecorr.capture.plan.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
 from tracecorr.capture.plan.trials import Trials, try_tracefs
 from tracecorr.capture.probes.user import describe_cost, most_probes, perf_cpus
 from tracecorr.capture.smi_events import look_at_smi
@@ -312,7 +312,8 @@ def _runtimes(
         file = find_inside(root, path)
         library = read_library(file, symbols, path) if file is not None else None
         if library is not None:
-            known = found.get((library.device, library.inode))
+            # A runtime is one wherever it lies: its own functions are probed, too.
+            known = found.get((library.device, library.inode)) or read_runtime(file, path)
             merged = (
                 library if known is None else replace(known, path=path, symbols={**known.symbols, **library.symbols})
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.link.threads.hashed_tids import name_rocr_threads
 from tracecorr.link.threads.lives import LOG_THREAD, number_lives
 from tracecorr.link.threads.thread_map import Identities
 
@@ -15,10 +16,11 @@ _ROUNDING_NS = 2_000
 
 
 def name_log_pids(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return part events with the pid of lines of a log that name their thread alone.
+    """Return part events with the pid of lines of a log that name their thread alone, and one number per thread.
 
     ROCm 4.2 to 4.5 print the pid with HIP calls only: lines of a thread whose calls are of one process are of that one.
     """
+    rows = name_rocr_threads(rows)
     is_log = pl.col("source") == "amd_log"
     nameless = is_log & pl.col("pid").is_null() & pl.col("tid").is_not_null()
     if not rows.select(nameless.any()).item():

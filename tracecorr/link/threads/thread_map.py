@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from tracecorr.link.threads.hashed_tids import LEAST_ADDRESS, SHARED_NUMBER, add_hashes, keep_likely
 from tracecorr.link.threads.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.threads.thread_owners import NO_NAME, list_births
 from tracecorr.model import schema
-from tracecorr.model.kinds import RECORDED
+from tracecorr.model.kinds import DERIVED, RECORDED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
 ROBUST_LIST_OFFSET = 0x2E0
-# Releases of 2026 print 20 bits of a hash as a thread. No thread is below: programs begin at 4 MiB (ELF, x86-64).
-_LEAST_ADDRESS = 1 << 20
 # How a process is known that nothing joins but its number.
 SAME_PID = "same pid"
 _ARCH_SET_FS = 0x1002
+# What names one thread of the log while it maps threads.
+_LINE = ("life", "log_tid", "from_ns")
 # Columns of the part events that speak of threads.
 THREAD_COLUMNS = (
     "file", "offset", "stamp_ns", "pid", "tid", "comm", "layer", "name", "ring", "packet_index", "arg", "result",
@@ -93,7 +94,7 @@ def map_threads(
     life = pl.struct("file", "pid").rank("dense").alias("life")
     log_threads = log_threads.with_columns(life).rename({"pid": "log_pid", "tid": "log_tid"})
     log_threads = _with_host_pids(log_threads, seen)
-    known = _addresses(trace, args, seen)
+    known = add_hashes(_addresses(trace, args, seen), log_threads)
     births = list_births(owners) if owners is not None else None
     if births is not None:
         # The kernel was asked for the address of one of them only.
@@ -103,10 +104,12 @@ def map_threads(
     known = number_lives(known.rename({"tgid": "pid"}), lives, births).drop("tid", "pid").rename({"tid_key": "tid"})
     trace_threads = _name_threads(_trace_threads(trace), owners)
     log_threads = _split_addresses(log_threads, known, to_log)
-    exact = _exact(log_threads, trace_threads, known)
+    pairs = _pair_threads(log_threads, trace_threads, known)
+    exact = _exact(pairs)
     if writers is not None and not writers.is_empty():
         log_threads, exact = _follow_writers(log_threads, exact, number_lives(writers, lives, births))
     pids = _join_processes(log_threads, trace_threads, exact, _find_foreign(log_threads, trace, known))
+    log_threads = _mark_shared(log_threads, pairs)
     return replace(_number(log_threads, trace_threads, exact, pids, lives), births=births)
 
 
@@ -124,7 +127,9 @@ def _split_addresses(log_threads: pl.DataFrame, known: pl.DataFrame, to_log: ToL
     whole = log_threads.with_columns(from_ns=pl.lit(0, pl.Int64), tid=pl.lit(None, pl.Int64))
     if to_log is None:
         return whole
-    claims = _own_claims(_claims(log_threads, known, "tgid_key"), log_threads).rename({"life": "owner"})
+    claims = _own_claims(_claims(log_threads, known, "tgid_key", "origin"), log_threads).rename({"life": "owner"})
+    # Threads with different addresses and one hash live beside each other.
+    claims = claims.filter(pl.col("origin").n_unique().over("owner", "log_tid") == 1)
     lives = find_thread_lives(claims, to_log).rename({"owner": "life"}).select("life", "log_tid", "from_ns", "tid")
     if lives.is_empty():
         return whole
@@ -218,8 +223,8 @@ def _read_addresses(seen: SeenIdentities | None, distance: int) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Return life, log_tid, from_ns -> tid where address and kernel thread belong to each other alone.
+def _pair_threads(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Return threads of the log with those of the trace that have their address: life, log_tid, from_ns, tid and more.
 
     A forked child registers the address that it inherits again; of several owners the one whose process
     has the log's pid is meant.
@@ -231,11 +236,24 @@ def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.Dat
     pairs = wanted.join(owners, left_on="log_tid", right_on="address", maintain_order="left")
     pairs = pairs.filter((pl.col("split_tid") == pl.col("tid")).fill_null(True))
     own_pid = (pl.coalesce("tgid", "tid") % LIFE == pl.col("host_pid")).fill_null(False)
-    line = ("life", "log_tid", "from_ns")
-    pairs = pairs.filter(own_pid | ~own_pid.any().over(line))
-    alone = (pl.len().over(line) == 1) & (pl.len().over("tid") == 1)
+    pairs = pairs.with_columns(own_pid=own_pid)
+    return keep_likely(pairs.filter(pl.col("own_pid") | ~pl.col("own_pid").any().over(_LINE)))
+
+
+def _exact(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return life, log_tid, from_ns -> tid where address and kernel thread belong to each other alone."""
+    alone = (pl.len().over(_LINE) == 1) & (pl.len().over("tid") == 1)
     columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
-    return pairs.filter(alone).select(*columns, evidence=pl.lit(RECORDED))
+    hashed = pl.col("log_tid") < LEAST_ADDRESS
+    evidence = pl.when(hashed).then(pl.lit(DERIVED)).otherwise(pl.lit(RECORDED))
+    return pairs.filter(alone).select(*columns, evidence=evidence)
+
+
+def _mark_shared(log_threads: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the log's threads with `shared`: whether several threads of the trace print the number."""
+    hashed = pairs.filter((pl.col("log_tid") < LEAST_ADDRESS) & (pl.len().over(_LINE) > 1))
+    numbers = hashed.select(_LINE).unique().with_columns(shared=True)
+    return log_threads.join(numbers, on=_LINE, how="left", maintain_order="left", nulls_equal=True)
 
 
 def _follow_writers(
@@ -272,7 +290,7 @@ def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.Data
     addressed = creators.join(known.select("tid", "address").unique(), on="tid")
     logged = pl.col("address").is_in(log_threads["log_tid"].unique().implode())
     foreign = addressed.group_by("tgid").agg(ours=logged.any()).filter(~pl.col("ours")).select("tgid")
-    telling = log_threads.filter(pl.col("log_tid") >= _LEAST_ADDRESS).select("life").unique()
+    telling = log_threads.filter(pl.col("log_tid") >= LEAST_ADDRESS).select("life").unique()
     return telling.join(foreign, how="cross")
 
 
@@ -321,12 +339,14 @@ def _number(
     log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame, pids: pl.DataFrame, lives: pl.DataFrame
 ) -> Identities:
     hows = pids.rename({"how": "process_how"})
-    line = ["life", "log_tid", "from_ns"]
     log_side = (
         log_threads.drop("tid")
-        .join(exact.drop("log_pid", "host_pid"), on=line, how="left", maintain_order="left")
+        .join(exact.drop("log_pid", "host_pid"), on=_LINE, how="left", maintain_order="left")
         .join(hows, on="life", how="left", maintain_order="left")
     )
+    log_side = log_side.with_columns(
+        how=pl.when(pl.col("shared") & pl.col("tid").is_null()).then(pl.lit(SHARED_NUMBER)).otherwise("how")
+    ).drop("shared")
     comms = trace_threads.select("tid", "comm", own=pl.col("tgid"))
     log_side = log_side.join(comms, on="tid", how="left", maintain_order="left")
     log_side = log_side.with_columns(tgid=pl.coalesce("own", "tgid")).drop("own")

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from tracecorr.clock.bounds import NO_HIGH, NO_LOW
-from tracecorr.clock.causal_pairs import SPAN
-from tracecorr.clock.rows import Places
+from tracecorr.link.events import find_places
 from tracecorr.link.writes.alignment import Log, Piece, Run, align_runs, list_missing
 from tracecorr.link.writes.descriptions import WRITES, Written, follow_writes
+from tracecorr.model import frames
 from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 from tracecorr.model.part_tables import MISSING, WRITERS
 from tracecorr.model.part_tables import WRITES as PLACED
@@ -51,7 +51,7 @@ class LogWrites:
 
     placed: pl.DataFrame = field(default_factory=PLACED.empty)
     writers: pl.DataFrame = field(default_factory=WRITERS.empty)
-    spans: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SPAN))
+    spans: pl.DataFrame = field(default_factory=frames.SPANS.empty)
     missing: pl.DataFrame = field(default_factory=MISSING.empty)
 
 
@@ -282,6 +282,7 @@ def _list_writers(wrote: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return WRITERS.conform(writers), groups.select(log).unique()
 
 
+@frames.gives(frames.SPANS)
 def _list_spans(wrote: pl.DataFrame, by_themselves: pl.DataFrame) -> pl.DataFrame:
     """Return between which stamps of the log writes were entered: the narrowest on both sides of each millisecond.
 
@@ -321,9 +322,11 @@ def find_calls(events: pl.DataFrame, placed: pl.DataFrame) -> pl.Series:
     """Return the event of each write of `placed`; null where no row is its record."""
     rows = events.select("event", "file", "offset", "layer", "source")
     calls = rows.filter((pl.col("layer") == "syscall") & (pl.col("source") == "ftrace"))
-    return calls["event"].gather(Places.of(calls).find(placed.select(file="trace_file", offset="trace_offset")))
+    asked = placed.select(file="trace_file", offset="trace_offset")
+    return calls["event"].gather(find_places(calls, asked))
 
 
+@frames.gives(frames.EDGES)
 def link_writes(events: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
     """Return the edges `write_of_record`: from each row of a log to the system call that wrote its first byte.
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.model.hip_names import STREAM_MAKERS
-from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE
+from tracecorr.model.calls import STREAM_MAKERS
+from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, UNKNOWN_FORM
 from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages
 from tracecorr.read.amdlog.messages import Kind
@@ -27,6 +27,8 @@ _GROUPED = re.compile(rb"0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?:, | \))")
 _BARE = ("status", "free_mask")
 # Args and addresses of queues that a record has at most.
 _MOST_VALUES = 40
+# So many messages of unknown form of a block are told with their text; all are counted.
+_MOST_FORMS = 20
 _ROW_TYPES = {
     "offset": np.int64, "length": np.int64, "row_stamp": np.int64, "row_thread": np.int32, "row_name": np.int32,
     "result": np.int32, "kernel": np.int32, "told_us": np.int32, "row_kind": np.int8, "row_layer": np.int8,
@@ -70,6 +72,7 @@ class Details:
         packets: rows that are packets or copies.
         packet_fields: name -> value of each of them, and whether it has one.
         waits: places in `packets`, and signals or events that they wait for.
+        unknown_forms: rows of messages with a known begin and an unknown rest.
     """
 
     rows: Rows
@@ -77,12 +80,13 @@ class Details:
     packet_fields: dict[str, tuple[Words, Any]]
     waits: tuple[Ints, Words]
     args: Args
+    unknown_forms: Ints
 
     @classmethod
     def none(cls, room: int) -> Details:
         """Return those of no rows."""
         none = np.zeros(0, np.int64)
-        return cls(Rows(0, room=room), none, {}, (none, none.astype(np.uint64)), Args([]))
+        return cls(Rows(0, room=room), none, {}, (none, none.astype(np.uint64)), Args([]), none)
 
 
 @dataclass(frozen=True)
@@ -125,16 +129,22 @@ class DetailReader:
         rows = Rows(count, _columns_of(reading, room + count), room)
         lists = {name: _list_of(reading, i, room) for i, name in enumerate(LISTS)}
         args = Args(list(self._vocabulary.fields))
-        details = Details(rows, lists["packets"].rows, _packet_fields(reading), _waits_of(reading), args)
+        packets, unknown = lists["packets"].rows, lists["unknown_forms"].rows
+        details = Details(rows, packets, _packet_fields(reading), _waits_of(reading), args, unknown)
+        _spread_clusters(details)
         addresses = self._take_values(reading, rows, args, room)
         told = {name: some.places(at, until) for name, some in lists.items() if name != "packets"}
-        addresses += self._read_texts(rows, text, told["texts"], args)
+        unread = self._read_texts(rows, text, told["texts"], args, addresses)
+        told["unknown_forms"] += [place for place in unread if place[0] not in unknown]
+        details.unknown_forms = np.array([row for row, _, _ in told["unknown_forms"]], np.int64)
         self._read_queues(rows, args, addresses)
         self._read_streams(rows, text, told["streams"], args)
         for row, start, stop in told["grouped"]:
             found = _GROUPED.match(text.slice(start, stop).partition(b" stream:")[2])
             if found:
                 rows["stream"][row] = _address(found[1])
+        for row, start, stop in told["unknown_forms"][:_MOST_FORMS]:
+            args.add_text(UNKNOWN_FORM, int(rows["offset"][row]), text.read(start, stop).strip())
         _read_complaints(rows, text, told["complaints"], lists["complaints"].levels(text, records), args)
         return details
 
@@ -170,19 +180,29 @@ class DetailReader:
         """Add the args that compiled code read; return rows, fields and addresses of queues."""
         count = reading["values"]
         fields, of_row, values = (reading[name][:count] for name in ("value_field", "value_row", "value"))
-        is_arg = fields >= 0
         names = self._vocabulary.fields
+        is_word = np.isin(fields, self._vocabulary.word_fields)
+        for field_of, row, code in zip(*(a[is_word].tolist() for a in (fields, of_row, values)), strict=True):
+            args.add_text(names[field_of], int(rows["offset"][row - room]), self._vocabulary.results.values[code])
+        is_arg = (fields >= 0) & ~is_word
         if is_arg.any():
             args.numbers.append((fields[is_arg], rows["offset"][of_row[is_arg] - room], values[is_arg]))
-        queues = np.flatnonzero(~is_arg)
+        queues = np.flatnonzero(fields < 0)
         found = zip(of_row[queues].tolist(), fields[queues].tolist(), values[queues].tolist(), strict=True)
         return [(row - room, names[-1 - number], value) for row, number, value in found]
 
-    def _read_texts(self, rows: Rows, text: Text, some: list[_Told], args: Args) -> list[tuple[int, str, int]]:
-        """Read messages that hold text; return the queues that they name: row, `any_queue`, address."""
-        names, queues = self._vocabulary.names.values, []
+    def _read_texts(
+        self, rows: Rows, text: Text, some: list[_Told], args: Args, queues: list[tuple[int, str, int]]
+    ) -> list[_Told]:
+        """Read messages that hold text; add the queues that they name (row, `any_queue`, address) to `queues`.
+
+        Returns: those that are whole and in another form than is known here.
+        """
+        names, unread = self._vocabulary.names.values, []
         for row, start, stop in some:
             found = messages.TEXTS[names[rows["name"][row]]].match(text.read(start, stop).strip())
+            if found is None and not rows["flags"][row]:
+                unread.append((row, start, stop))
             for key, value in found.groupdict().items() if found else ():
                 if value is None:
                     continue
@@ -195,7 +215,7 @@ class DetailReader:
                     args.add_one(key, int(rows["offset"][row]), number)
                 else:
                     args.add_text(key, int(rows["offset"][row]), value)
-        return queues
+        return unread
 
     def _read_queues(self, rows: Rows, args: Args, addresses: list[tuple[int, str, int]]) -> None:
         """Tell what addresses of queues are, in the order of the file: a line says nothing about those before it."""
@@ -309,13 +329,31 @@ def _packet_fields(reading: Struct) -> dict[str, tuple[Words, Any]]:
     return found
 
 
+def _spread_clusters(details: Details) -> None:
+    """Turn the grids of dispatches that count clusters into work-items; what a cluster holds goes to `args`.
+
+    Their lines print clusters, workgroups of a cluster and work-items of a workgroup (`logAqlDispatchPacketExtended` of
+    rocvirtual.cpp).
+    """
+    fields = details.packet_fields
+    for axis in "xyz":
+        if f"cluster_{axis}" not in fields:
+            continue
+        size, has = fields.pop(f"cluster_{axis}")
+        grid, is_told = fields.get(f"grid_{axis}", (np.zeros_like(size), np.zeros_like(has)))
+        workgroup, is_known = fields.get(f"workgroup_{axis}", (grid, np.zeros_like(has)))
+        fields[f"grid_{axis}"] = np.where(has, grid * size * workgroup, grid), is_told & (is_known | ~has)
+        details.args.add(f"cluster_{axis}", details.rows["offset"][details.packets[has]], size[has])
+
+
 def _waits_of(reading: Struct) -> tuple[Ints, Words]:
     return reading["wait_packet"][: reading["waits"]], reading["wait_value"][: reading["waits"]]
 
 
 def _number(key: str, value: str) -> int | None:
-    is_number = re.fullmatch(r"[0-9a-f]{1,16}" if key in _BARE else r"0x[0-9a-fA-F]{1,16}", value)
-    return int(value, 16) if is_number else None
+    if re.fullmatch(r"[0-9a-f]{1,16}" if key in _BARE else r"0x[0-9a-fA-F]{1,16}", value):
+        return int(value, 16)
+    return int(value) if re.fullmatch(r"\d{1,19}", value) else None
 
 
 def _address(digits: bytes) -> int:

@@ -38,12 +38,18 @@ SHIFTED_COPY = "HSA Asycn Copy dst="
 
 @dataclass(frozen=True)
 class Message:
-    """Describe one message: its template, and the layer and name of its row."""
+    """Describe one message: its template, and the layer and name of its row.
+
+    Args:
+        has_text: of a copy, whether `TEXTS` says more of it. Those of kind `TEXT` have their fields read first, and
+            what follows them by `TEXTS`.
+    """
 
     template: str
     layer: str
     name: str
     kind: int = Kind.ROW
+    has_text: bool = False
 
     @cached_property
     def steps(self) -> list[str]:
@@ -61,9 +67,7 @@ def _queue_messages() -> list[Message]:
     counts += ", with high priority: {high}, maximum per priority is: {maximum}"
     created = " with size {size} with priority {priority}, cooperative: {cooperative}"
     table = [
-        ("Created SWq={swq} to map on HWq={ring}" + created, "queue_created"),
         ("created hardware queue {swq}" + created, "queue_created"),
-        ("acquireQueue refCount: {queue} ({refcount})", "queue_acquired"),
         ("selected queue with least refCount: {queue} ({refcount})", "queue_selected"),
         ("releaseQueue refCount:{queue} ({refcount})", "queue_released"),
     ]
@@ -71,8 +75,15 @@ def _queue_messages() -> list[Message]:
     table += [(first + "elected queue refCount: {queue} ({refcount})", "queue_selected") for first in "Ss"]
     # The development branch of 2026.
     table += [
-        ("Selected queue (mode={mode}): {queue} refCount: {refcount}, depth: {depth}", "queue_selected"),
         ("Reusing preferred queue: {queue} refCount: {refcount}", "queue_selected"),
+        ("Deferring CG enabled hardware queue {queue} destroy", "queue_delete_deferred"),
+        ("Deleting deferred hardware queue {queue}", "queue_deleted"),
+        ("Device::acquireQueue: hsa_amd_queue_create failed!", "queue_create_failed"),
+        (
+            "metadata prefetch: preload_length={preload_length}, preload_offset={preload_offset}, "
+            "preload_limit={preload_limit}",
+            "metadata_prefetch",
+        ),
     ]
     for first in "Dd":
         table += [
@@ -87,6 +98,14 @@ def _queue_messages() -> list[Message]:
         (first + "reated hostcall buffer {hostcall_buffer} for hardware queue {any_queue}", "hostcall_buffer_created")
         for first in "Cc"
     ]
+    sizes = "(numPackets == {packets}, size == {size_bytes}, align == {align})"
+    table += [
+        (
+            f"Created hostcall buffer {{hostcall_buffer}} {sizes} for virtual queue {{virtual_gpu}}",
+            "hostcall_buffer_created",
+        ),
+        ("Deleting hostcall buffer {hostcall_buffer}", "hostcall_buffer_deleted"),
+    ]
     for word in ("reachead", "reached"):
         table.append((f"Runtime {word} the AQL queue limit", "queue_full"))
     table += [
@@ -97,6 +116,19 @@ def _queue_messages() -> list[Message]:
     ]
     table.append(("Scratch size ({scratch_bytes}) exceeds max allowed ({maximum}) for kernel", "scratch_exceeded"))
     texts = [
+        ("Created SWq={swq} to map on HWq={ring}" + created, "queue_created"),
+        # ROCm 10: `hsa_amd_queue_create` takes the CU mask, so that there is no line of its own for it.
+        (
+            "Created SWq={swq} HWq={ring} size {size} priority {priority} cooperative {cooperative} flags {flags} "
+            "device_mem_ring_buf {device_mem_ring_buf}",
+            "queue_created",
+        ),
+        ("acquireQueue refCount: {queue} ({refcount})", "queue_acquired"),
+        (
+            "Selected queue (mode={mode}): {queue} refCount: {refcount}, depth: {depth}, metric: {metric}, "
+            "pipe: {pipe}",
+            "queue_selected",
+        ),
         ("Callback: Queue ", "queue_aborted"),
         ("VirtualGPU::callbackQueue aborting ", "queue_aborted"),
         ("Device::callbackQueue aborting ", "queue_aborted"),
@@ -113,11 +145,18 @@ def _signal_messages() -> list[Message]:
         ("Host active wait for Signal = ({signal}) for {timeout_ns} ns", "host_active_wait"),
         ("Host blocked wait for Signal = ({signal})", "host_blocked_wait"),
         ("Device not Stable, while waiting for Signal =({signal}) for {timeout_ns} ns", "device_not_stable"),
-        ("Set Handler: handle({signal}), timestamp({timestamp})", "set_handler"),
+        ("Set Handler: handle({signal}), timestamp({timestamp}), blocking CB={blocking}", "set_handler"),
+        ("Adding dep hw event signal: {signal}", "dependency_added"),
+        ("Invalid signal timing: start={start_ns}, end={end_ns}, signal={signal}", "invalid_gpu_time"),
         ("Handler: value({value}), timestamp({timestamp}), handle({signal})", "handler"),
-        ("Handler: value({value}), timestamp({timestamp}), callback_signal({signal})", "handler"),
+        # ROCm 10 no longer prints the signal whose value changed, but one that waits for the handler, 0 = none.
+        ("Handler: value({value}), timestamp({timestamp}), callback_signal({callback_signal})", "handler"),
         ("Requeue handler : value({value}), timestamp({timestamp}),handle({signal})", "requeue_handler"),
-        ("Signal = ({signal}), Translated start/end = {start_ns} / {end_ns}, Elapsed", "gpu_time"),
+        (
+            "Signal = ({signal}), Translated start/end = {start_ns} / {end_ns}, Elapsed = {} ns, "
+            "ticks start/end = {} / {}, Ticks elapsed = {}, Engine = {engine_type}",
+            "gpu_time",
+        ),
         ("Signal = ({signal}), start = {start_ns}, end = {end_ns}", "gpu_time"),
         ("Waiting for value: {value}. Flags: {flags} mask: {mask}", "stream_wait_value"),
         ("Writing value: {value}", "stream_write_value"),
@@ -148,6 +187,7 @@ def _command_messages() -> list[Message]:
     done = "Command {command} complete (Wall: {wall_us}, CPU: {}, GPU: {gpu_us} us)"
     table = [
         Message(done, "command", COMPLETE),
+        Message("Command {command} complete", "command", COMPLETE),
         Message("command is enqueued: {command}", "command", "enqueued", Kind.COMMAND),
         Message("Command (", "command", "", Kind.COMMAND),
         Message("command (", "command", "", Kind.COMMAND),
@@ -164,11 +204,12 @@ def _command_messages() -> list[Message]:
 def _packet_messages() -> list[Message]:
     table = [Message(first, "aql", "", Kind.PACKET) for first in ("SWq=", "HWq=")]
     # In the development branch of 2026 the packets of a graph that are no kernels are announced like kernels.
-    table.append(Message("Graph ShaderName : [Graph ", "aql", "graph_packet"))
+    table.append(Message("Graph ShaderName : [Graph ", "aql", "graph_packet", Kind.TEXT))
     shaders = ("ShaderName : ", "Graph ShaderName : ", "Graph shader name : ")
     table += [Message(first, "aql", SHADER_NAME, Kind.SHADER) for first in shaders]
     table += [Message(f"Arg{digit}", "", "", Kind.FOLDED) for digit in range(10)]
     table.append(Message("KernargSegmentByteSize = {kernarg_bytes}", "", "", Kind.KERNARG))
+    table.append(Message("argSize = {}, KernargSegmentByteSize = {kernarg_bytes}", "", "", Kind.KERNARG))
     return table
 
 
@@ -177,9 +218,9 @@ def _copy_messages() -> list[Message]:
         "HSA Copy copy_engine=", "HSA Copy dst=", "HSA Copy Rect ", "HSA Async Blit Copy dst=",
         "HSA Async Copy on copy_engine=", "HSA Async Copy dst=", "HSA Async Copy Rect ",
         "HSA Async Copy completion_signal=", "HSA Async Copy wait_event=", "HSA Asycn Copy ", SHIFTED_COPY,
-        "HSA BatchCopy ",
     )  # fmt: skip
     table = [Message(start, "copy", COPY, Kind.COPY) for start in starts]
+    table.append(Message("HSA BatchCopy ", "copy", COPY, Kind.COPY, has_text=True))
     for way in ("H2D", "D2H"):
         table.append(Message(f"HSA Async Copy staged {way} dst=", "copy", COPY, Kind.COPY))
         table.append(Message(f"HSA Async Copy staged {way}", "copy", f"staged_{way.lower()}"))
@@ -206,18 +247,43 @@ def _copy_messages() -> list[Message]:
     table += [
         Message(template, "copy", name)
         for template, name in (
-            ("Using assigned SDMA engine for VirtualGPU ", "sdma_engine_used"),
-            ("Assigned SDMA engine to VirtualGPU {virtual_gpu}: mask={mask}, engine_type=", "sdma_engine_assigned"),
             (
-                "Allocated new SDMA engine for VirtualGPU {virtual_gpu}: mask={mask}, engine_type=",
+                "Using assigned SDMA engine for VirtualGPU {virtual_gpu}: mask={mask}, engine_type={engine_type}",
+                "sdma_engine_used",
+            ),
+            (
+                "Assigned SDMA engine to VirtualGPU {virtual_gpu}: mask={mask}, engine_type={engine_type}, "
+                "valid_mask={valid_mask}, preferred_mask={preferred_mask}, allocated_mask={allocated_mask}, "
+                "is_inter_gpu={is_inter_gpu}",
+                "sdma_engine_assigned",
+            ),
+            (
+                "Allocated new SDMA engine for VirtualGPU {virtual_gpu}: mask={mask}, engine_type={engine_type}",
                 "sdma_engine_allocated",
             ),
             ("Released SDMA engine for VirtualGPU {virtual_gpu}: mask={mask}", "sdma_engine_released"),
-            ("Engine query for VirtualGPU ", "sdma_engine_query"),
+            (
+                "Inter-GPU copy for VirtualGPU {virtual_gpu}: prioritizing preferred engines, "
+                "candidate_mask={candidate_mask}",
+                "sdma_engine_candidates",
+            ),
+            (
+                "No unallocated SDMA engines available for VirtualGPU {virtual_gpu}, engine_type={engine_type} "
+                "(valid_mask={valid_mask}, allocated_mask={allocated_mask})",
+                "sdma_engines_taken",
+            ),
+            ("No candidate SDMA engines for VirtualGPU {virtual_gpu}", "sdma_engines_taken"),
+            ("Failed to allocate SDMA engine for VirtualGPU {virtual_gpu}", "sdma_engine_failed"),
+            (
+                "SDMA ReleaseWrite: QueueId={kfd_queue_id}, cmd_size={size_bytes}, wptr={wptr}, rptr={rptr}",
+                "sdma_write",
+            ),
             ("Last copy mask {mask}", "copy_engine_last"),
         )
     ]
     table.append(Message("Query copy engine status ", "copy", "copy_engine_query", Kind.TEXT))
+    table.append(Message("Engine query for VirtualGPU ", "copy", "sdma_engine_query", Kind.TEXT))
+    table.append(Message("SDMA FanOut(", "copy", "sdma_fan_out", Kind.TEXT))
     table.append(Message("memcpy stg buf={}, host src={}, size={size_bytes}", "copy", "memcpy_to_staging"))
     table.append(Message("memcpy host dst={}, stg buf={}, size={size_bytes}", "copy", "memcpy_from_staging"))
     for way, name in (
@@ -241,7 +307,7 @@ def _other_messages() -> list[Message]:
             ("Using spirv code object for device: ", "spirv_code_object"),
             ("[hipGraph] Add ", "graph_node_added"), ("[hipGraph] Root node: ", "graph_root_node"),
             ("[hipGraph] Current capture node ", "graph_capture_node"),
-            ("[hipGraph] current capture node ", "graph_capture_node"),
+            ("[hipGraph] current capture node ", "graph_capture_node"), ("Memory Fault Error", "memory_fault"),
         )
     ]  # fmt: skip
     table += [
@@ -260,14 +326,27 @@ def _other_messages() -> list[Message]:
             ("Direct Dispatch: {direct_dispatch}", "direct_dispatch"),
             ("GraphExec::Run max_streams: {max_streams}, on device: {device}", "graph_run"),
             ("UpdateStreams failed for device id:{device}", "graph_streams_missing"),
-            ("Memory Fault Error", "memory_fault"),
+            ("[hipGraph] ScheduleNodesIntoBatches: Using hierarchical child graph handling", "graph_hierarchical"),
+            (
+                "[hipGraph] FindExecutionPathsHierarchical: Found {paths} paths, {child_graphs} child graphs",
+                "graph_paths",
+            ),
+            ("[hipGraph] CreateSegmentsFromPaths: Processing {paths} paths", "graph_segments_begin"),
+            ("[hipGraph] Created {segments} segments (segment IDs 0-{})", "graph_segments"),
+            ("[hipGraph] ResolveSegmentDependencies: Processing {segments} segments", "graph_dependencies_begin"),
+            (
+                "[hipGraph] ResolveSegmentDependencies complete: max_dependency_level={levels}, max_streams={streams}",
+                "graph_dependencies",
+            ),
+            ("[hipGraph] Creating {streams} parallel streams for device {device}", "graph_streams"),
+            ("Running serialized as blocking is requested", "graph_serialized"),
+            ("finish() called with batch size: {batch}, cpu_wait: {cpu_wait}, fence dirty: {fence_dirty}", "finish"),
             ("Unknown Event Type", "unknown_event"),
         )
     ]
     # Frequent ones without fields of interest, named here only to spare them the slow path.
     for sample in (
         "Check HW event = 0x1", "Waiting on nullstream 0x1", "Issue barrier to flush chunk 1",
-        "finish() called with batch size: 1, cpu_wait: 0, fence dirty: 0",
         "No HW event or batch size is less than 16, await command completion",
         "All commands finished for host queue : 0x1",
     ):  # fmt: skip
@@ -287,6 +366,8 @@ PACKET_KINDS = (
     ("BarrierOR", "barrier_or"), ("Barrier-OR", "barrier_or"), ("BarrierValue", "barrier_value"),
     ("Barrier", "barrier_and"),
 )  # fmt: skip
+# Fields of packets and copies that are words, as printed.
+WORD_FIELDS = ("condition", "engine_op")
 # Keys in the lines of packets and copies, and the fields that their numbers are; the order of keys differs by release.
 PACKET_KEYS = {
     "SWq": ("swq",), "HWq": ("ring",), "id": ("log_id",), "Header": ("header",),
@@ -296,6 +377,18 @@ PACKET_KEYS = {
     "dep_signal": ("dep_0", "dep_1", "dep_2", "dep_3", "dep_4"), "rptr": ("rptr",), "wptr": ("packet_index",),
     "copy_engine": ("engine",), "dst": ("dst",), "src": ("src",), "size": ("size_bytes",),
     "wait_event": ("wait_event",), "signal": ("wait_signal",),
+    "value": ("value",), "mask": ("mask",), "cond": ("condition",), "engineOp": ("engine_op",),
+    "engineType": ("engine_type",), "addr_a": ("addr_a",), "addr_b": ("addr_b",), "src_agent": ("src_agent",),
+    "dst_agent": ("dst_agent",),
+    # The development branch of 2026. Counts of clusters are spread to work-items when the line is read.
+    "priority": ("stream_priority",), "virtual_pipe_id": ("virtual_pipe",),
+    "cluster_count": ("grid_x", "grid_y", "grid_z"), "cluster_size": ("cluster_x", "cluster_y", "cluster_z"),
+    "header": ("header_0", "header_1", "header_2", "header_3"), "event_id": ("event_id",),
+    "kernel_code_entry_byte_offset": ("kernel_code_entry_byte_offset",), "compute_pgm_rsrc1": ("compute_pgm_rsrc1",),
+    "compute_pgm_rsrc2": ("compute_pgm_rsrc2",), "compute_pgm_rsrc3": ("compute_pgm_rsrc3",),
+    "kernel_code_properties": ("kernel_code_properties",), "length": ("preload_length",),
+    "offset": ("preload_offset",),
+    "launch_descriptor": tuple(f"launch_descriptor_{i}" for i in range(13)),
 }  # fmt: skip
 # What follows the kind in `Command (KIND`: text, text behind the command's address, name of the row (None = the kind),
 # kind of row. Behind the address of an enqueued one the stream may follow. The others are printed by a queue's thread,
@@ -310,6 +403,24 @@ COMMAND_FORMS = (
 
 # What messages of kind `TEXT` hold: groups that are numbers go to their columns, or to `args` like the others.
 TEXTS = {
+    "queue_created": re.compile(r".* CU mask (?P<cu_mask>0x[0-9a-f]+)"),
+    "queue_acquired": re.compile(r".*(?P<choice>\(dedicated\))"),
+    "queue_selected": re.compile(r".* pipe: -?\d+ (?P<choice>\(.*\))"),
+    "copy": re.compile(r"HSA BatchCopy (?P<batch>\w+) \[(?P<batch_entry>\d+)/(?P<batch_entries>\d+)\]"),
+    "graph_packet": re.compile(r"Graph ShaderName : \[(?P<packet>[^\]]*)\]"),
+    "memory_fault": re.compile(
+        r"Memory Fault Error(?: \[(?:host: (?P<host>\S+), )?GPU index: (?P<gpu_index>\d+),\s+"
+        r"faulting addr: (?P<fault_address>0x[0-9a-f]+)(?:,\s+kernel: (?P<fault_kernel>.*)\])?)?"
+    ),
+    "sdma_engine_query": re.compile(
+        r"Engine query for VirtualGPU (?P<virtual_gpu>0x[0-9a-f]+): status=(?P<status>[0-9a-f]+)"
+        r"(?:, free_mask=0x(?P<free_mask>[0-9a-f]+))?(?:, preferred_mask=(?P<preferred_mask>0x[0-9a-f]+))?"
+        r"(?:, valid_mask=(?P<valid_mask>0x[0-9a-f]+))?(?:, engine_type=(?P<engine_type>\d+))?"
+    ),
+    "sdma_fan_out": re.compile(
+        r"SDMA FanOut\((?P<operation>\w+)\) Bodies: engine (?P<engine>\d+), entries=(?P<entries>\d+), "
+        r"completion_signal=(?P<signal>0x[0-9a-f]+)"
+    ),
     "hip_version": re.compile(r"(?P<version>.*)"),
     "hip_library": re.compile(r"HIP Library Path: (?P<path>.*)"),
     "spirv_code_object": re.compile(r"Using spirv code object for device: (?P<device_isa>.*)"),

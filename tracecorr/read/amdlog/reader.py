@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.parts import ArrowBlock, Block
 from tracecorr.model.reasons import TORN_RECORD
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES, BlockCutter, ByteStream
@@ -93,7 +94,10 @@ class Reader:
         threads = self._vocabulary.threads.values
         rows.put("lane", self._lanes.of(threads, rows["thread"], rows["stamp"], rows["is_rocr"], room))
         self._offset += text.stop - text.start
-        self._ledger.add("used", "", *records.used)
+        unknown = details.unknown_forms
+        counts = len(unknown), int(rows["length"][unknown].sum()) if len(unknown) else 0
+        self._ledger.add("used", UNKNOWN_FORM, *counts)
+        self._ledger.add("used", "", records.used[0] - counts[0], records.used[1] - counts[1])
         for reason, counts in records.skipped.items():
             self._ledger.add("skipped", reason, *counts)
         if records.is_cut:

@@ -15,26 +15,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr import native
-from tracecorr.model.hip_names import STREAM_MAKERS
+from tracecorr.model.calls import STREAM_MAKERS
 from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM
 from tracecorr.native import Ints, Struct
 from tracecorr.read.amdlog import messages
-from tracecorr.read.amdlog.messages import COMMAND_FORMS, MESSAGES, PACKET_KEYS, PACKET_KINDS
+from tracecorr.read.amdlog.messages import COMMAND_FORMS, MESSAGES, PACKET_KEYS, PACKET_KINDS, WORD_FIELDS
 from tracecorr.read.amdlog.names import MORE_NAMES, MOST_NAMES, general_name
 from tracecorr.read.amdlog.wholeness import THREAD, is_whole_kernel
 
 # Columns of all rows: the first ones hold addresses (0 = none), the last ones numbers (-1 = none).
 WORDS = ("ring", "signal", "command", "stream", "arg")
 SIGNED = ("size_bytes", "packet_index", "kernarg_bytes")
-_TO_ARGS, _NOWHERE, _TO_WAITS, _PACKET_COLUMNS = 8, 9, 10, 11
+_TO_ARGS, _NOWHERE, _TO_WAITS, _TO_WORDS, _PACKET_COLUMNS = 8, 9, 10, 11, 12
 # Columns of packets only.
 PACKET_FIELDS = (
     "swq", "log_id", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z",
-    "private_bytes", "group_bytes", "kernel_object", "kernarg", "rptr", "engine", "dst", "src",
+    "private_bytes", "group_bytes", "kernel_object", "kernarg", "rptr", "engine", "dst", "src", "stream_priority",
+    "virtual_pipe", "cluster_x", "cluster_y", "cluster_z",
 )  # fmt: skip
 # Queues that a message names: by their ring or address, `queue` tells by the release, `any_queue` does not tell.
 QUEUES = ("ring", "swq", "queue", "any_queue")
-LISTS = ("texts", "streams", "grouped", "complaints", "packets")
+LISTS = ("texts", "streams", "grouped", "complaints", "unknown_forms", "packets")
 _NAMES, _KERNELS, _RESULTS, _GENERAL = range(4)
 _DONE, _NEW_TEXT, _NO_ROOM = range(3)
 IS_TORN, IS_ROCR, IS_INCOMPLETE = 1, 2, 8
@@ -270,6 +271,7 @@ class Vocabulary:
             prefix=_ints(literals.place(m.steps[0]) for m in MESSAGES),
             prefix_size=_ints(map(len, prefixes)),
             kind=_ints(m.kind for m in MESSAGES),
+            has_text=_ints(m.has_text for m in MESSAGES),
             layer=_ints(LAYERS.index(m.layer or "other") for m in MESSAGES),
             name=_ints(names),
             step_from=_ints([0, *step_to[:-1]]),
@@ -286,6 +288,7 @@ class Vocabulary:
             for name in names:
                 self._field(name, _packet_sink_of(name))
             keys.add_one(native.hash_text(key.encode()), code)
+        self.word_fields = _ints(map(self._number_of, WORD_FIELDS))
         of.set(
             key_hashes=keys.keys,
             key_codes=keys.codes,
@@ -296,11 +299,13 @@ class Vocabulary:
             key_base=_ints(16 if names == ("engine",) else 10 for names in PACKET_KEYS.values()),
             header=self._number_of("header"),
             rptr=self._number_of("rptr"),
+            index=self._number_of("packet_index"),
             packets=len(PACKET_KINDS),
             packet=_ints(literals.place(text) for text, _ in PACKET_KINDS),
             packet_size=_ints(len(text) for text, _ in PACKET_KINDS),
             packet_name=_ints(self.names.code_of(name) for _, name in PACKET_KINDS),
             other_packet=self.names.code_of("packet"),
+            metadata_packet=self.names.code_of("metadata_packet"),
         )
 
     def _number_of(self, packet_field: str) -> int:
@@ -336,4 +341,6 @@ def _sink_of(name: str) -> int:
 def _packet_sink_of(name: str) -> int:
     if name in PACKET_FIELDS:
         return _PACKET_COLUMNS + PACKET_FIELDS.index(name)
+    if name in WORD_FIELDS:
+        return _TO_WORDS
     return _TO_WAITS if name.startswith(("dep_", "wait_")) else _sink_of(name)

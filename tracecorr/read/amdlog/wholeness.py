@@ -38,10 +38,14 @@ _WITH_KNOWN_END = (
     re.compile(
         rb"HSA (?:Async )?Copy (?:on )?(?:(?:copy_engine|dst|src|size|forceSDMA|engineType|wait_event)="
         + _NUMBER
-        + rb", |engineOp=\w+, )+completion_signal=0x[0-9a-f]+(?:, engine(?:Type=\d+|Op=\w+))?"
+        + rb", |engineOp=[\w/]+, )+completion_signal=0x[0-9a-f]+(?:, engine(?:Type=\d+|Op=[\w/]+))?"
     ),
     re.compile(rb"Command \((?:" + _COMMAND_KINDS + rb")\) enqueued: 0x[0-9a-f]+ to queue: 0x[0-9a-f]+"),
     re.compile(rb"Created SWq=0x[0-9a-f]+ to map on HWq=0x[0-9a-f]+ with size \d+ with priority \d, cooperative: [01]"),
+    re.compile(
+        rb"Created SWq=0x[0-9a-f]+ HWq=0x[0-9a-f]+ size \d+ priority \d cooperative [01] flags 0x[0-9a-f]+ "
+        rb"device_mem_ring_buf [01](?: CU mask 0x(?:[0-9a-f]{8})+)?"
+    ),
     re.compile(
         rb"[Nn]umber of allocated hardware queues with low priority: \d+, with normal priority: \d+, "
         rb"with high priority: \d+, maximum per priority is: \d+"

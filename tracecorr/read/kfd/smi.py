@@ -137,7 +137,7 @@ def _settle(read: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.col("name").is_not_null()).then(pl.lit(""))
         .when(pl.col("torn")).then(pl.lit("torn_line"))
         .when(pl.col("id").is_null()).then(pl.lit("no_line_of_smi_events"))
-        .when(pl.col("id").is_in(list(_FORMS))).then(pl.lit("unknown_form"))
+        .when(pl.col("id").is_in(list(_FORMS))).then(pl.lit("unknown_fields"))
         .otherwise(pl.lit("unknown_event"))
     )  # fmt: skip
     known = pl.col("name").is_not_null()

@@ -30,7 +30,10 @@ _OBJECT = re.compile(rb"\n,(?=\{)")
 _SDK_COLUMNS = (
     "Kind", "Process_Id", "Thread_Id", "Correlation_Id", "Stream_Id", "Queue_Id", "Dispatch_Id", "Agent_Id",
     "Kernel_Name", "Name", "Size", "Start_Timestamp", "End_Timestamp",
+    "VGPR_Count", "SGPR_Count", "LDS_Block_Size", "Scratch_Size", "Kernarg_Size",
 )  # fmt: skip
+# What symbols and dispatches say of a kernel, in the order of these columns.
+_OF_KERNEL = ("arch_vgpr_count", "sgpr_count", "group_segment_size", "private_segment_size", "kernarg_segment_size")
 _V1_COLUMNS = ("Name", "lane", "pid", "tid", "queue-id", "KernelName", "BeginNs", "EndNs", "gpu-id", "queue-index",
                "Size")  # fmt: skip
 
@@ -40,7 +43,21 @@ def looks_like_rocprof(head: bytes) -> bool:
     first = head.lstrip()[:4096]
     if first.startswith(b"{"):
         return b"traceEvents" in first or f'"{_ROOT}"'.encode() in first
-    return any(name in first.split(b"\n", 1)[0] for name in _HEADERS)
+    return any(name in _first_line(head) for name in _HEADERS)
+
+
+def has_counters(head: bytes) -> bool:
+    """Tell whether a file begins like a table of rocprofv3 with a counter of a dispatch in each line."""
+    return b"Counter_Value" in _first_line(head)
+
+
+def is_statistic(head: bytes) -> bool:
+    """Tell whether a file begins like a table of sums, without times."""
+    return b"TotalDurationNs" in _first_line(head)
+
+
+def _first_line(head: bytes) -> bytes:
+    return head.lstrip()[:4096].split(b"\n", 1)[0]
 
 
 def read_rocprof(chunks: Iterable[bytes], file: int, repeated: RepeatedRecords | None = None) -> Iterator[Block]:
@@ -177,7 +194,7 @@ class _Names:
         strings, metadata = _object(process.get("strings")), _object(process.get("metadata"))
         self._kinds = [_object(k) for k in _list(strings.get("buffer_records"))]
         symbols = [_object(s) for s in _list(process.get("kernel_symbols"))]
-        self._kernels = {_plain(s.get("kernel_id")): _kernel_name(s) for s in symbols}
+        self._kernels = {_plain(s.get("kernel_id")): s for s in symbols}
         markers = [_object(m) for m in _list(strings.get("marker_api"))]
         self._markers = {_plain(m.get("key")): m.get("value") for m in markers}
         agents = [_object(a) for a in _list(process.get("agents"))]
@@ -193,12 +210,14 @@ class _Names:
         label = "KERNEL_DISPATCH" if dispatch else str(_object(kind).get("kind", ""))
         if label.startswith("MARKER"):
             name = self._markers.get(correlation, name)
+        symbol = self._kernels.get(_plain(dispatch.get("kernel_id")), {})
         values = (
             label, self._pid, record.get("thread_id"), correlation, _handle(record, "stream_id"),
             _handle(dispatch or record, "queue_id"), dispatch.get("dispatch_id"),
-            self._agents.get(_handle(dispatch, "agent_id")), self._kernels.get(_plain(dispatch.get("kernel_id"))),
+            self._agents.get(_handle(dispatch, "agent_id")), _kernel_name(symbol),
             None if dispatch else name, record.get("bytes", record.get("allocation_size")),
             record.get("start_timestamp"), record.get("end_timestamp"),
+            *(dispatch.get(key, symbol.get(key)) for key in _OF_KERNEL),
         )  # fmt: skip
         return dict(zip(_SDK_COLUMNS, map(_plain, values), strict=True))
 

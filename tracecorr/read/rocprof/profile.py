@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.model.kinds import KERNEL_FIELDS
 from tracecorr.model.parts import Block
 from tracecorr.model.reasons import TORN_LINE
 
@@ -33,15 +34,26 @@ _SAME = {
     "kernel_v3": ("Kernel_Name",),
     "name": ("Kernel_Name", "KernelName", "Function", "Direction", "Operation", "Name"),
     "kind": ("Kind", "Domain"),
+    # What the compiler gave a kernel.
+    "vgpr": ("VGPR_Count", "Arch_VGPR_Count", "arch_vgpr"),
+    "sgpr": ("SGPR_Count", "sgpr"),
+    "lds": ("LDS_Block_Size", "lds"),
+    "scratch": ("Scratch_Size", "scr"),
+    "kernarg_bytes": ("Kernarg_Size",),
     # A counter that rocprofv3 read while a kernel ran: ROCm 6.2 prints 16384, later releases 16384.000000.
     "counter": ("Counter_Name",),
     "counter_value": ("Counter_Value",),
     # What a JSON trace of rocprof v1 calls the process in which it shows a record.
     "lane": ("lane",),
 }
-_NUMBERS = ("start", "end", "pid", "tid", "queue_id", "dispatch_id", "correlation_id", "stream_id", "size_bytes")
+_NUMBERS = (
+    "start", "end", "pid", "tid", "queue_id", "dispatch_id", "correlation_id", "stream_id", "size_bytes",
+    *KERNEL_FIELDS,
+)  # fmt: skip
 _NUMBER, _WHOLE = r"^\d{1,18}$", r"^(\d{1,18})(?:\.0+)?$"
 _ARGS = ("tid", "queue_id", "dispatch_id", "correlation_id", "stream_id")
+# The rows of one dispatch in a table of counters have these in common.
+_DISPATCH = ("pid", "queue_id", "dispatch_id", "correlation_id", "name", "start", "end")
 # Layers by a word in the kind that rocprofv3 names, first fit.
 _KINDS = (("KERNEL", "gpu"), ("COPY", "gpu"), ("HIP", "hip"), ("HSA", "hsa"), ("MARKER", "marker"),
           ("MEMORY", "memory"), ("", "other"))  # fmt: skip
@@ -61,19 +73,29 @@ class RepeatedRecords:
     def __init__(self) -> None:
         self._files: list[pl.DataFrame] = []
 
-    def find(self, records: pl.DataFrame) -> pl.DataFrame:
-        """Return the keys (layer, start, end) of a file that an earlier file holds, and remember all of them."""
-        rows = records.filter(pl.col("reason") == "").select(_KEY).unique()
+    def find(self, records: pl.DataFrame, file: int) -> pl.DataFrame:
+        """Return what of a file an earlier one holds, and remember all of it.
+
+        Args:
+            records: layer, start, end (ns), dispatch_id, reason, offset.
+            file: key of `files`.
+
+        Returns: layer, start, end, dispatch_id, and of the earlier record `known_file` and `known_offset`.
+        """
+        place = pl.lit(file, pl.UInt16).alias("known_file"), pl.col("offset").alias("known_offset")
+        rows = records.filter(pl.col("reason") == "").select(*_KEY, "dispatch_id", *place)
         found = [rows.clear()]
         for earlier in self._files:
-            same = rows.join(earlier, on=_KEY, how="semi")
-            shares = same.group_by("layer").agg(same=pl.len())
-            for frame, name in ((rows, "own"), (earlier, "other")):
-                shares = shares.join(frame.group_by("layer").agg(pl.len().alias(name)), on="layer")
+            same = earlier.join(rows, on=_KEY, how="semi")
+            counts = {"same": same, "own": rows, "other": earlier}
+            shares = rows.select("layer").unique()
+            for name, frame in counts.items():
+                counted = frame.select(_KEY).unique().group_by("layer").agg(pl.len().alias(name))
+                shares = shares.join(counted, on="layer")
             sure = shares.filter(2 * pl.col("same") >= pl.min_horizontal("own", "other"))
             found.append(same.join(sure, on="layer", how="semi"))
         self._files.append(rows)
-        return pl.concat(found).unique()
+        return pl.concat(found).unique([*_KEY, "dispatch_id"], keep="first", maintain_order=True)
 
 
 def make_block(
@@ -91,14 +113,39 @@ def make_block(
         repeated: what the other files of the capture hold, None where there is no other.
         size: bytes to book with the first of the reasons, for records without a place of their own.
     """
-    read = _classify(_read_columns(records))
+    read = _place(_classify(_read_columns(records)), file)
     if repeated is not None:
-        known = repeated.find(read)
-        again = read.select(_KEY).join(known.with_columns(again=True), on=_KEY, how="left", maintain_order="left")
-        is_again = again["again"].fill_null(value=False) & (read["reason"] == "")
-        read = read.with_columns(reason=pl.when(is_again).then(pl.lit(REPEATED)).otherwise("reason"))
+        read = _find_again(read, repeated.find(read, file))
     used = read.filter(pl.col("reason") == "")
-    return Block(events=_events(used, file), args=_args(used, file), ledger=_ledger(read, others, file, size))
+    own = used.filter(pl.col("is_own"))
+    args = _args(used.filter(pl.col("is_own") | pl.col("counter").is_not_null()))
+    return Block(events=_events(own, file), args=args, ledger=_ledger(read, others, file, size))
+
+
+def _place(read: pl.DataFrame, file: int) -> pl.DataFrame:
+    """Return the records with the place (`at_file`, `at`) of the row that each of them is of, and `is_own`: it is it.
+
+    A line of counters is one value of a dispatch; the first line of a dispatch is its row.
+    """
+    is_counter = pl.col("counter").is_not_null() & (pl.col("reason") == "")
+    at = pl.when(is_counter).then(pl.col("offset").first().over(is_counter, *_DISPATCH)).otherwise("offset")
+    placed = read.with_columns(at_file=pl.lit(file, pl.UInt16), at=at)
+    return placed.with_columns(is_own=pl.col("at") == pl.col("offset"))
+
+
+def _find_again(read: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Return the records; those that an earlier file holds are none, but counters are values of its dispatches."""
+    joined = read.join(
+        known.unique(_KEY, keep="first").select(_KEY, again=True), on=_KEY, how="left", maintain_order="left"
+    ).join(known, on=[*_KEY, "dispatch_id"], how="left", nulls_equal=True, maintain_order="left")
+    is_again = (pl.col("reason") == "") & pl.col("again").fill_null(value=False)
+    is_value = is_again & pl.col("counter").is_not_null() & pl.col("known_offset").is_not_null()
+    return joined.with_columns(
+        at_file=pl.when(is_value).then("known_file").otherwise("at_file"),
+        at=pl.when(is_value).then("known_offset").otherwise("at"),
+        is_own=pl.col("is_own") & ~is_again,
+        reason=pl.when(is_again & ~is_value).then(pl.lit(REPEATED)).otherwise("reason"),
+    ).drop("again", "known_file", "known_offset")
 
 
 def _read_columns(records: pl.DataFrame) -> pl.DataFrame:
@@ -124,11 +171,8 @@ def _classify(read: pl.DataFrame) -> pl.DataFrame:
     layer = (
         pl.when(kind.is_not_null())
         .then(by_kind)
-        .when(pl.col("kernel_v1").is_not_null())
+        .when(pl.col("kernel_v1").is_not_null() | pl.col("kernel_v3").is_not_null())
         .then(pl.lit("gpu"))
-        # A counter of a kernel: the kernel's own record has its times.
-        .when(pl.col("kernel_v3").is_not_null())
-        .then(pl.lit("other"))
         .when(on_gpu)
         .then(pl.lit("gpu"))
         .when(name.str.starts_with("hsa_"))
@@ -155,8 +199,11 @@ def _events(used: pl.DataFrame, file: int) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _args(used: pl.DataFrame, file: int) -> pl.DataFrame:
-    """Return the fields that have no column of `events`; the value of a counter by the name of the counter."""
+def _args(used: pl.DataFrame) -> pl.DataFrame:
+    """Return the fields that have no column of `events`; the value of a counter by the name of the counter.
+
+    What the compiler gave a kernel stands at the first dispatch that has these values.
+    """
     agent, lane = pl.col("agent_id"), pl.col("lane").fill_null("")
     # As rocprofv3 calls it (`Agent 4`), or rocprof v1 (`gpu-id 9`, `GPU0`).
     gpu = (
@@ -171,20 +218,21 @@ def _args(used: pl.DataFrame, file: int) -> pl.DataFrame:
     )
     whole = pl.col("counter_value").str.extract(_WHOLE).str.to_integer(dtype=pl.UInt64, strict=False)
     none, no_text = pl.lit(None, pl.UInt64), pl.lit(None, pl.String)
+    is_new = pl.col("is_kernel") & pl.col("is_own") & pl.struct("name", *KERNEL_FIELDS).is_first_distinct()
     told: list[tuple[pl.Expr, pl.Expr, pl.Expr]] = [
-        (pl.lit(name), pl.col(name).cast(pl.UInt64), no_text) for name in _ARGS
+        (pl.lit(name), pl.when("is_own").then(pl.col(name)).cast(pl.UInt64), no_text) for name in _ARGS
     ]
-    told.append((pl.lit("agent"), none, pl.when(pl.col("layer") == "gpu").then(gpu)))
+    told += [(pl.lit(name), pl.when(is_new).then(pl.col(name)).cast(pl.UInt64), no_text) for name in KERNEL_FIELDS]
+    told.append((pl.lit("agent"), none, pl.when("is_own", pl.col("layer") == "gpu").then(gpu)))
     has_counter = pl.col("counter").is_not_null()
     text = pl.when(has_counter & whole.is_null()).then("counter_value")
     told.append((pl.col("counter"), pl.when(has_counter).then(whole), text))
     pieces = [
-        used.select("offset", pl.lit(place).alias("place"), key=key, u64=number, text=text)
+        used.select(pl.lit(place).alias("place"), file="at_file", offset="at", key=key, u64=number, text=text)
         for place, (key, number, text) in enumerate(told)
     ]
     rows = pl.concat(pieces).filter(pl.col("u64").is_not_null() | pl.col("text").is_not_null())
-    rows = rows.sort("offset", "place", maintain_order=True).drop("place")
-    return schema.PART_ARGS.conform(rows.with_columns(file=pl.lit(file, pl.UInt16)))
+    return schema.PART_ARGS.conform(rows.sort("offset", "place", maintain_order=True).drop("place"))
 
 
 def _ledger(read: pl.DataFrame, others: Iterable[tuple[str, int, int]], file: int, size: int) -> pl.DataFrame:

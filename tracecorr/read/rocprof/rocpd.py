@@ -23,6 +23,7 @@ _DAMAGES = (sqlite3.DatabaseError, UnicodeDecodeError)
 _COLUMNS = (
     "Kind", "Process_Id", "Thread_Id", "Correlation_Id", "Stream_Id", "Queue_Id", "Agent_Id", "Dispatch_Id",
     "Kernel_Name", "Name", "Size", "Start_Timestamp", "End_Timestamp",
+    "VGPR_Count", "SGPR_Count", "LDS_Block_Size", "Scratch_Size", "Kernarg_Size",
 )  # fmt: skip
 _KINDS = ("region", "sample", "kernel_dispatch", "memory_copy", "memory_allocate")
 
@@ -144,6 +145,9 @@ def _select(tables: _Tables, kind: str) -> str:
             return fallback
         return f"COALESCE((SELECT {column} FROM {tables.of(table)} X WHERE X.id = {key}), {fallback})"
 
+    def of_kernel(column: str) -> str:
+        return told("info_kernel_symbol", column, number("kernel_id", "R"), "NULL")
+
     name = told("string", "string", number("name_id", "R"), "NULL")
     if kind == "sample" and not tables.has("sample", "name_id"):
         name = told("string", "string", number("name_id", "T"), "NULL")
@@ -165,6 +169,11 @@ def _select(tables: _Tables, kind: str) -> str:
         "Size": number("size", "R"),
         "Start_Timestamp": times[0],
         "End_Timestamp": times[1],
+        "VGPR_Count": of_kernel("arch_vgpr_count"),
+        "SGPR_Count": of_kernel("sgpr_count"),
+        "LDS_Block_Size": f"COALESCE({number('group_segment_size', 'R')}, {of_kernel('group_segment_size')})",
+        "Scratch_Size": f"COALESCE({number('private_segment_size', 'R')}, {of_kernel('private_segment_size')})",
+        "Kernarg_Size": of_kernel("kernarg_segment_size"),
     }
     columns = ", ".join(selected[name] for name in _COLUMNS)
     return f"SELECT {columns} FROM {tables.of(kind)} R {' '.join(joins)} ORDER BY R.id"

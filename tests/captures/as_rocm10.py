@@ -1,0 +1,119 @@
+"""Logs as ROCm 10 would print them: the converter that the tests of recorded captures use.
+
+The forms are those of the format strings of its sources (rocvirtual.cpp, rocdevice.cpp, rocblit.cpp, debug.cpp). What a
+line of the older release does not print, as the index of a barrier up to 6.4, the new line does not get.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WORD = (1 << 64) - 1
+_PREFIX = re.compile(rb"(:\d:\S+ *:\d+ *: \d+d? us: )\[pid:(\d+) *tid: ?0x([0-9a-f]+)\] ?")
+_ENGINES = {b"0": b"Compute", b"1": b"D2H", b"2": b"H2D", b"3": b"D2D/P2P", b"4": b"D2D/P2P"}
+_CREATED = re.compile(
+    rb"Created SWq=(0x[0-9a-f]+) to map on HWq=(0x[0-9a-f]+) with size (\d+) with priority (\d), cooperative: (\d)"
+)
+_PACKET = re.compile(rb"SWq=(0x[0-9a-f]+), HWq=(0x[0-9a-f]+), id=(\d+), ")
+_Replacement = bytes | Callable[[re.Match[bytes]], bytes]
+_FORMS: tuple[tuple[re.Pattern[bytes], _Replacement], ...] = tuple(
+    (re.compile(old), new)
+    for old, new in (
+        (rb"Barrier(AND|OR) Header", rb"Barrier-\1 Header"),
+        (rb"value = (0x[0-9a-f]+) mask = (0x[0-9a-f]+) cond: (\w+)", rb"value=\1, mask=\2, cond=\3"),
+        (rb", correlation_id=\d+", b""),
+        (rb"KernargSegmentByteSize = (\d+) K", rb"argSize = \1, KernargSegmentByteSize = \1, K"),
+        (rb"Handler: value\((-?\d+)\), timestamp\((0x[0-9a-f]+)\), handle\(0x[0-9a-f]+\)",
+         rb"Handler: value(\1), timestamp(\2), callback_signal(0x0)"),
+        (rb"engineType=(\d)", lambda found: b"engineOp=" + _ENGINES.get(found[1], b"Unknown")),
+        (rb"^Graph shader name : (.*)$", rb"Graph ShaderName : \1, device id : 0"),
+        (rb"^(HSA Async Copy Rect .* wait_event=0x[0-9a-f]+) completion", rb"\1, completion"),
+    )
+)  # fmt: skip
+# Lines that ROCm 10 no longer prints.
+_GONE = re.compile(rb"Host blocked wait for Signal|(?:\x1b\[32m )?__hip\w+(?: \(|: Returned)")
+
+
+def hash_thread(address: int) -> int:
+    """Return what ROCm 10 prints of a pthread address: 20 bits of `std::hash` of libstdc++."""
+    multiplier = 0xC6A4A7935BD1E995
+    mixed = address * multiplier & _WORD
+    mixed = (mixed ^ mixed >> 47) * multiplier & _WORD
+    hashed = ((0xC70F6907 ^ 8 * multiplier & _WORD) ^ mixed) * multiplier & _WORD
+    hashed = (hashed ^ hashed >> 47) * multiplier & _WORD
+    return (hashed ^ hashed >> 47) & 0xFFFFF
+
+
+class Converter:
+    """Write the lines of a log anew; remembers the priorities of queues."""
+
+    def __init__(self) -> None:
+        self._priorities: dict[bytes, bytes] = {}
+
+    def convert(self, log: bytes) -> tuple[bytes, Callable[[NDArray[np.int64]], NDArray[np.int64]]]:
+        """Return the log, and a function from places in the old one to those in the new one."""
+        old = log.splitlines(keepends=True)
+        new = [self._line(line) for line in old]
+        old_ends = np.concatenate(([0], np.cumsum([len(line) for line in old])))
+        new_ends = np.concatenate(([0], np.cumsum([len(line) for line in new])))
+
+        def place(at: NDArray[np.int64]) -> NDArray[np.int64]:
+            line = np.searchsorted(old_ends, at, side="right") - 1
+            # Of a line that leaves in pieces the new text does, too.
+            inside = np.minimum(at - old_ends[line], new_ends[np.minimum(line + 1, len(old))] - new_ends[line])
+            moved: NDArray[np.int64] = new_ends[line] + inside
+            return moved
+
+        return b"".join(new), place
+
+    def _line(self, line: bytes) -> bytes:
+        found = _PREFIX.match(line)
+        if not found:
+            return line
+        message = line[found.end() :]
+        if _GONE.match(message):
+            return b""
+        prefix = found[1] + b"[pid:%s tid: 0x%05x] " % (found[2], hash_thread(int(found[3], 16)))
+        message = _PACKET.sub(self._packet, _CREATED.sub(self._created, message))
+        for old, text in _FORMS:
+            message = old.sub(text, message)
+        return prefix + message
+
+    def _created(self, found: re.Match[bytes]) -> bytes:
+        swq, ring, size, priority, cooperative = found.groups()
+        self._priorities[swq] = {b"2": b"3"}.get(priority, priority)
+        queue = b"Created SWq=%s HWq=%s size %s priority %s cooperative %s" % (swq, ring, size, priority, cooperative)
+        return queue + b" flags 0x0 device_mem_ring_buf 0"
+
+    def _packet(self, found: re.Match[bytes]) -> bytes:
+        swq, ring, number = found.groups()
+        front = b"SWq=%s, HWq=%s, id=%s, priority=%s, " % (swq, ring, number, self._priorities.get(swq, b"1"))
+        return front + b"virtual_pipe_id=%d, " % (int(number) % 4)
+
+
+def convert_writes(trace: str, descriptor: int, place: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> str:
+    """Return a trace whose writes of the log are those of the converted one.
+
+    Args:
+        trace: text of ftrace.
+        descriptor: of the log.
+        place: from places in the old log to those in the new one.
+    """
+    entered = re.compile(rf"(sys_write\(fd: {descriptor:x}, buf: \w+, count: )([0-9a-f]+)\)")
+    counts = [int(found[2], 16) for found in entered.finditer(trace)]
+    ends = place(np.concatenate(([0], np.cumsum(counts))))
+    sizes = iter(np.diff(ends).tolist())
+    lines, open_of = [], dict[str, int]()
+    for line in trace.splitlines(keepends=True):
+        task = line[:40]
+        if found := entered.search(line):
+            open_of[task] = next(sizes)
+            line = f"{line[: found.start(2)]}{open_of[task]:x}){line[found.end() :]}"
+        elif "sys_write -> " in line and task in open_of:
+            line = f"{line.partition('sys_write -> ')[0]}sys_write -> {open_of.pop(task):#x}\n"
+        lines.append(line)
+    return "".join(lines)

@@ -1,0 +1,188 @@
+"""Reported hangs as reduced SYNTHETIC memory: what is seen, what it means, and that nothing more is claimed.
+
+Each case is named after the report that it was reduced from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from images import Image, barrier, barrier_value, dispatch, invalid, sight
+
+from tracecorr.analyze.hangs import judge_scene
+from tracecorr.live.look import Sight, ValueUse
+from tracecorr.live.rings import read_queue
+from tracecorr.live.scene import make_scene
+from tracecorr.live.threads import Thread
+
+_STALL_NS = 30 * 10**9
+WAIT, WRITE = "__amd_rocclr_streamOpsWait", "__amd_rocclr_streamOpsWrite"
+
+
+def _pending_dispatches() -> Sight:
+    """legacy-rocm-build#6437: 32 packets pending, none ends, no line of the driver."""
+    image = Image()
+    queue = image.queue([dispatch() for _ in range(40)], read=8)
+    return sight(image, [queue], names={0x1000: "spin"})
+
+
+def _all_met() -> Sight:
+    """legacy-rocm-build#6630: the scheduler is dead; the head waits for nothing any more."""
+    image = Image()
+    done, mine = image.signal(0), image.signal(1)
+    queue = image.queue([barrier(done, completion=mine)])
+    return sight(image, [queue])
+
+
+def _never_published() -> Sight:
+    """rocm-systems#8856: a slot at the read index is INVALID, 29 valid packets stand behind it."""
+    image = Image()
+    queue = image.queue([invalid(), *(dispatch() for _ in range(29))])
+    return sight(image, [queue], names={0x1000: "k"})
+
+
+def _writer_behind() -> Sight:
+    """rocm-systems#9249, clr#133: the writer stands behind the barrier_value that waits for it."""
+    image = Image()
+    waited, mine = image.signal(0), image.signal(1)
+    packets = [dispatch(0x2000) for _ in range(5)] + [
+        barrier_value(waited, 1),
+        dispatch(0x3000),
+        barrier(completion=mine),
+    ]
+    queue = image.queue(packets, read=5)
+    ring = read_queue(image, queue).ring  # type: ignore[arg-type, union-attr]
+    use = ValueUse(waited + 8, is_write=True)
+    return sight(image, [queue], names={0x3000: WRITE}, values={(ring, 6): use})
+
+
+def _foreign_dependency() -> Sight:
+    """A barrier waits for a signal that no packet completes."""
+    image = Image()
+    owed = image.signal(1)
+    return sight(image, [image.queue([barrier(owed)])])
+
+
+def _two_rings() -> Sight:
+    """A barrier of one ring waits for a packet of another one, which runs."""
+    image = Image()
+    owed = image.signal(1)
+    return sight(image, [image.queue([dispatch(0x1000, owed)]), image.queue([barrier(owed), dispatch()])],
+                 names={0x1000: "slow"})  # fmt: skip
+
+
+def _lost_copy() -> Sight:
+    """rocm-systems#7896: all rings are empty, a thread spins, the signal of a copy that began is still 1."""
+    image = Image()
+    image.signal(1, sdma=(77, 0))
+    thread = Thread(11, 11, "app", "R", "runs")
+    return sight(image, [image.queue([], 0)], [thread])
+
+
+def _lost_packet() -> Sight:
+    """The ring has passed a packet, and its signal is still 1."""
+    image = Image()
+    lost = image.signal(1)
+    return sight(image, [image.queue([invalid(lost)], read=1)])
+
+
+def _lock_order() -> Sight:
+    """rocm-systems#10529: pool and device are locked in two orders."""
+    threads = [Thread(n, n, "app", "S", "futex", lock=lock, owner=owner) for n, lock, owner in
+               ((11, 0x10, 12), (12, 0x20, 11))]  # fmt: skip
+    image = Image()
+    return sight(image, [image.queue([])], threads)
+
+
+def _held_lock() -> Sight:
+    """rocm-systems#11678: threads wait for a lock whose holder waits for the GPU."""
+    image = Image()
+    done = image.signal(1, event=5)
+    threads = [
+        Thread(11, 11, "app", "S", "ioctl", events=(5,), is_endless=True),
+        *(Thread(n, n, "app", "S", "futex", lock=0x10, owner=11) for n in (12, 13)),
+    ]
+    return sight(image, [image.queue([dispatch(0x1000, done)])], threads, names={0x1000: "slow"})
+
+
+def _collective() -> Sight:
+    image = Image()
+    return sight(image, [image.queue([dispatch()])], names={0x1000: "ncclDevKernel_AllReduce_Sum_f32(...)"})
+
+
+# Case, (cause, certainty), words that `seen` has, words that `means` has.
+CASES: list[tuple[Callable[[], Sight], list[tuple[str, str]], tuple[str, ...], tuple[str, ...]]] = [
+    (_pending_dispatches, [("kernel", "")], ("32 of 64 packets pending", "packet 8 of"), ("nothing outside can tell",)),
+    (_all_met, [("not_taken", "one of")], ("packet 0 of",), ("scheduler is dead", "doorbell was lost", "not mapped")),
+    (_never_published, [("kernel", "")], ("packet 1 of", "slot 0 is INVALID or ended"), ("nothing outside can tell",)),
+    (_writer_behind, [("deadlock", "likely")], ("packet 5 of", "packet 6 of", "a circle"), ("a write of the host",)),
+    (_foreign_dependency, [("dependency", "one of")], ("no packet of a ring",), ("SDMA", "another process")),
+    (_two_rings, [("kernel", ""), ("dependency", "likely")], ("waits for signal",), ("slow", "packet 0 of queue 7")),
+    (_lost_copy, [("lost_completion", "one of")], ("copy that began",), ("SDMA",)),
+    (_lost_packet, [("lost_completion", "one of")], ("packet 0 of", "is 1"), ("SDMA", "lost")),
+    (_lock_order, [("deadlock", "proved")], ("thread 11", "thread 12", "a circle"), ("deadlock",)),
+    (_held_lock, [("kernel", "")], ("thread 12 waits for the lock", "which thread 11 holds"), ("slow",)),
+    (_collective, [("peers", "likely")], ("ncclDevKernel",), ("peers",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "expected", "seen", "means"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_a_reported_hang_is_judged_by_what_can_be_seen(
+    make: Callable[[], Sight], expected: list[tuple[str, str]], seen: tuple[str, ...], means: tuple[str, ...]
+) -> None:
+    made = make()
+    found = judge_scene(make_scene(made), 10**9, _STALL_NS)
+    assert [(j.cause, j.certainty) for j in found] == expected
+    told, meaning = " ".join(line for j in found for line in j.seen), " ".join(j.means for j in found)
+    assert [word for word in seen if word not in told] == [], told
+    assert [word for word in means if word not in meaning] == [], meaning
+    # Only what is proved stands before --stall; everything that is told stands after it.
+    assert [j.stands for j in found] == [j.certainty == "proved" for j in found]
+    assert all(j.stands for j in judge_scene(make_scene(made), _STALL_NS, _STALL_NS))
+
+
+def test_what_moved_or_was_written_meanwhile_does_not_stand() -> None:
+    image = Image()
+    queue = image.queue([dispatch() for _ in range(4)], read=1)
+    before = sight(image, [queue]).looks[0]
+    image.put(queue + 128, (2).to_bytes(8, "little"))
+    moved = Sight(9, [before, sight(image, [queue]).looks[1]])
+    assert judge_scene(make_scene(moved), 10**9, _STALL_NS) == []
+    idle = Image()
+    ring = idle.queue([dispatch()], read=1)
+    before = sight(idle, [ring]).looks[0]
+    late = idle.queue([dispatch(), dispatch()], read=1)
+    written = Sight(9, [before, sight(idle, [late]).looks[1]])
+    assert judge_scene(make_scene(written), 10**9, _STALL_NS) == []
+
+
+def test_packets_whose_signals_are_done_have_ended_whatever_the_index_says() -> None:
+    """gfx1250 may move its index in steps of 8 (rocm-systems#9249)."""
+    image = Image()
+    done = image.signal(0)
+    queue = image.queue([dispatch(), barrier(completion=done)])
+    assert judge_scene(make_scene(sight(image, [queue])), 10**9, _STALL_NS) == []
+
+
+def test_listeners_are_no_waits_of_the_host() -> None:
+    """ROCr's own threads wait for several events, with a limit, or for a signal that is 0."""
+    image = Image()
+    image.signal(1, event=3)
+    image.signal(0, event=4)
+    threads = [
+        Thread(11, 11, "a", "S", "ioctl", events=(3, 4), is_endless=True),
+        Thread(12, 12, "b", "S", "ioctl", events=(3,), is_endless=False),
+        Thread(13, 13, "c", "S", "ioctl", events=(4,), is_endless=True),
+    ]
+    assert judge_scene(make_scene(sight(image, [image.queue([])], threads)), 10**9, _STALL_NS) == []
+
+
+@pytest.mark.parametrize("at", [8, 24, 136])
+def test_garbage_is_no_queue(at: int) -> None:
+    """Its ring's address, its size and its check are looked at."""
+    image = Image()
+    queue = image.queue([dispatch()])
+    image.put(queue + at, (0).to_bytes(8, "little") if at == 8 else b"\xff\xff\xff\xff")
+    found = read_queue(image, queue)  # type: ignore[arg-type]
+    assert found is None or found.packets == ()

@@ -1,0 +1,112 @@
+"""`tracecorr hang` on real HIP programs that stand still in a known way, and on those that only seem to."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig import NullGpu, run_verb
+
+pytestmark = [pytest.mark.machine, pytest.mark.nullgpu]
+_FOLDER = Path(__file__).parent
+
+
+@contextmanager
+def _running(rig: NullGpu, words: tuple[str, ...], env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run standing.py until it is ready; its number stays that of the rig's script."""
+    program = subprocess.Popen(
+        rig.command("python3", "standing.py", *words), cwd=_FOLDER, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, "NULLGPU_CACHE": str(rig.cache), "NULLGPU_KERNEL_NS": "30000", **env},
+    )  # fmt: skip
+    try:
+        assert program.stdout is not None
+        # A program that does not come so far is looked at nevertheless, and its test fails.
+        until = time.monotonic() + 30
+        while time.monotonic() < until and select.select([program.stdout], [], [], 1)[0]:
+            if program.stdout.readline() == "ready\n":
+                break
+        time.sleep(0.5)
+        yield program
+    finally:
+        program.kill()
+        program.wait()
+
+
+def _look(pid: int, *options: str, cwd: Path) -> tuple[int, dict[str, Any]]:
+    ended = run_verb("hang", "--pid", str(pid), "--json", *options, cwd=cwd)
+    answer = json.loads(ended.out)
+    assert ended.status == answer["status"], ended.err
+    (process,) = answer["processes"]
+    return ended.status, process
+
+
+# Scene, variables, cause and certainty (None = nothing stands), what the chain names, exit status before --stall.
+SCENES: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[str, str] | None, tuple[str, ...], int]] = {
+    "stalled kernel": (("kernel", "5"), {"NULLGPU_STALL": "2"}, ("kernel", ""), ("vadd(",), 5),
+    "lost signal": (("kernel", "1"), {"NULLGPU_LOSE": "2"}, ("lost_completion", "one of"), (" is 1",), 5),
+    "wait behind its waiter": (
+        ("behind",), {"NULLGPU_STALL": "0", "GPU_MAX_HW_QUEUES": "1"}, ("deadlock", "likely"),
+        ("waits for the value", "stands behind", "a circle"), 5,
+    ),
+    "lock cycle": (("locks",), {}, ("deadlock", "proved"), ("waits for the lock", "a circle"), 4),
+    # What only seems to stand.
+    "long kernel": (("kernel", "2"), {"NULLGPU_KERNEL_NS": "60000000000"}, ("kernel", ""), ("vadd(",), 5),
+    "many packets": (("many",), {"NULLGPU_KERNEL_NS": "20000000"}, None, (), 0),
+    "a value that the host writes": (("value",), {"NULLGPU_STALL": "0"}, ("value", "one of"), ("no packet",), 5),
+    "idle": (("idle",), {}, None, (), 0),
+    "no interrupts": (
+        ("kernel", "5"), {"NULLGPU_STALL": "2", "HSA_ENABLE_INTERRUPT": "0"}, ("kernel", ""), ("vadd(",), 5,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_what_stands_gets_its_chain_and_what_moves_does_not(nullgpu: NullGpu, tmp_path: Path, name: str) -> None:
+    words, env, expected, named, status = SCENES[name]
+    with _running(nullgpu, words, env) as program:
+        found_status, process = _look(program.pid, "--wait", "500ms", cwd=tmp_path)
+        assert found_status == status, process
+        causes = [(j["cause"], j["certainty"]) for j in process["judgments"]]
+        assert causes == ([expected] if expected else []), process["judgments"]
+        told = " ".join(line for j in process["judgments"] for line in j["seen"])
+        assert all(word in told for word in named), told
+        # What it is and what it does are as before.
+        assert program.poll() is None
+
+
+def test_what_stood_for_long_stands(nullgpu: NullGpu, tmp_path: Path) -> None:
+    with _running(nullgpu, ("kernel", "5"), {"NULLGPU_STALL": "2"}) as program:
+        status, process = _look(program.pid, "--watch", "--wait", "300ms", "--stall", "1500ms", "--save", cwd=tmp_path)
+        assert status == 4
+        assert process["judgments"][0]["stands"]
+        (saved,) = tmp_path.glob("hang-*.json")
+        assert json.loads(saved.read_text())["processes"][0]["pid"] == program.pid
+
+
+def test_a_stopped_process_is_named(nullgpu: NullGpu, tmp_path: Path) -> None:
+    with _running(nullgpu, ("idle",), {}) as program:
+        program.send_signal(signal.SIGSTOP)
+        status, process = _look(program.pid, "--wait", "200ms", cwd=tmp_path)
+    assert status == 4
+    assert [(j["cause"], j["certainty"]) for j in process["judgments"]] == [("halted", "proved")]
+
+
+def test_a_written_value_lets_its_waiter_go(nullgpu: NullGpu, tmp_path: Path) -> None:
+    """The model runs no kernel, so the wait stands on; but the value is there, and nothing is waited for any more."""
+    with _running(nullgpu, ("value",), {"NULLGPU_STALL": "0"}) as program:
+        assert program.stdin is not None and program.stdout is not None
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "written\n"
+        _, process = _look(program.pid, "--wait", "200ms", cwd=tmp_path)
+    assert [j["cause"] for j in process["judgments"]] == ["kernel"]

@@ -1,0 +1,136 @@
+"""The report of one screen: what was open, what failed, what does not hold, then queues, latencies and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from tracecorr.analyze.report.answers import WENT_WRONG, Report
+from tracecorr.analyze.report.markdown import describe_summary, render_section, render_table
+from tracecorr.analyze.report.sections import GLOSSARY
+from tracecorr.analyze.values import count_of
+from tracecorr.analyze.verdicts import CLAIMS
+from tracecorr.model.errors import InputError
+
+# Rows of a table and lines of an answer, so that all fits on one screen.
+ROWS, _LINES = 8, 5
+# What the run hung in is told to its end.
+_FIRST_LINES = 12
+_TEXT = 160
+_QUEUES = ("queue", "process", "type", "priority_hip", "dispatches", "barriers", "streams", "hwq")
+_LATENCY = ("stage", "packets", "p50_ns", "p95_ns", "max_ns", "error_ns")
+# The way of a dispatch, in the order of its stages.
+_STAGES = (
+    "call to packet", "packet to doorbell", "doorbell to GPU start", "GPU start to GPU end", "doorbell to return",
+    "packet to observed completion",
+)  # fmt: skip
+_NEEDED = {
+    "amd_log": "No AMD log: HIP calls and packets are unknown; import it with --amd-log.",
+    "ftrace": "No ftrace: ioctls and driver functions are unknown; import it with --ftrace.",
+}
+_OUTCOMES = ("FAIL", "UNKNOWN", "PASS")
+
+
+def render_brief(report: Report, rows: int = ROWS) -> str:
+    """Return the report of one screen (Markdown).
+
+    Args:
+        report: all of it.
+        rows: of each table at most; further ones are counted.
+    """
+    return "\n".join((*_head(report), *_failed(report), *_tables(report, rows), *_end(report))) + "\n"
+
+
+def render_sections(report: Report, keys: list[str], rows: int | None = None) -> str:
+    """Return some sections whole (Markdown).
+
+    Args:
+        report: all of it.
+        keys: names of the sections, as the JSON report has them.
+        rows: of each table at most; all if None.
+
+    Raises:
+        InputError: there is no such section.
+    """
+    known = {section.key: section for section in report.sections}
+    for key in keys:
+        if key not in known:
+            raise InputError(f"a report has no section {key!r}", f"its sections are: {', '.join(known)}")
+    return "\n".join(line for key in keys for line in render_section(known[key], rows))
+
+
+def explain_word(word: str) -> str:
+    """Return what a word of reports means, or what a verdict claims.
+
+    Raises:
+        InputError: reports explain no such word.
+    """
+    words = {term.strip(): meaning for terms, meaning in GLOSSARY.items() for term in terms.split(",")}
+    words |= {claim.name: claim.text for claim in CLAIMS}
+    if word not in words:
+        raise InputError(f"reports do not explain {word!r}", f"they explain: {', '.join(words)}")
+    return f"{word}: {words[word]}"
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield f"# {report.name}\n"
+    facts = list(describe_summary(report))
+    yield f"{facts[1]}" + (f"; {facts[2]}" if "amd_log" in report.summary["sources"] else "") + "\n"
+    for source, told in _NEEDED.items():
+        if source not in report.summary["sources"]:
+            yield f"{told}\n"
+
+
+def _failed(report: Report) -> Iterator[str]:
+    """Yield what was open, what went wrong, and the verdicts that fail."""
+    for answer in report.answers:
+        if answer.is_first or answer.question == WENT_WRONG:
+            yield f"**{answer.question}**\n"
+            most = _FIRST_LINES if answer.is_first else _LINES
+            yield from (f"- {line if answer.is_first else _cut(line)}" for line in answer.lines[:most])
+            if len(answer.lines) > most:
+                yield f"- ... and {len(answer.lines) - most} more"
+            yield ""
+    failed = [verdict for verdict in report.verdicts if verdict.outcome == "FAIL"]
+    if failed:
+        yield "**What does not hold?**\n"
+        yield from (f"- FAIL `{verdict.name}`: {_cut(verdict.finding.reason)}" for verdict in failed)
+        yield ""
+
+
+def _tables(report: Report, rows: int) -> Iterator[str]:
+    sections = {section.key: section for section in report.sections}
+    queues = sections["queues"].frame.sort("dispatches", descending=True, nulls_last=True, maintain_order=True)
+    yield from _table("Queues", queues, _QUEUES, rows)
+    latency = sections["latency"]
+    if not latency.frame.is_empty():
+        order = {stage: rank for rank, stage in enumerate(_STAGES)}
+        way = latency.frame.filter((pl.col("kind") == "dispatch") & pl.col("stage").is_in(_STAGES))
+        ranked = way.sort(pl.col("stage").replace_strict(order, default=None), maintain_order=True)
+        yield from _table("Dispatches, stage by stage", ranked, _LATENCY, rows)
+
+
+def _table(title: str, frame: pl.DataFrame, columns: tuple[str, ...], rows: int) -> Iterator[str]:
+    if frame.is_empty():
+        return
+    yield f"**{title}**\n"
+    yield render_table(frame.select(c for c in columns if c in frame.columns), rows)
+    yield ""
+
+
+def _end(report: Report) -> Iterator[str]:
+    counts = {outcome: sum(v.outcome == outcome for v in report.verdicts) for outcome in _OUTCOMES}
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    yield f"Verdicts: {told or 'none'}. " + ". ".join(_cut(line) for line in _last_facts(report)) + "."
+    yield f"\nAll {count_of(len(report.sections), 'section')}: --full, one: --section NAME. Words: --explain WORD."
+
+
+def _last_facts(report: Report) -> list[str]:
+    """Return the lines on clocks and losses."""
+    told = [line for line in describe_summary(report) if line.startswith(("clocks:", "records lost:"))]
+    return [line[0].upper() + line[1:] for line in told]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."

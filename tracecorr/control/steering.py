@@ -1,0 +1,296 @@
+"""How a workload is held back: by a word that it reads, by SIGSTOP, or by what a command of the user's says."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tracecorr.control.controller import BUSY, HOLD, IDLE, RELEASE, TICK, Action, Event
+from tracecorr.model.errors import InputError
+
+# The variable that names the mapped file to the workloads, and that which says which of them it is.
+CHANNEL_VARIABLE, ROLE_VARIABLE = "TRACECORR_CHANNEL", "TRACECORR_ROLE"
+_WORDS = 3
+# A look at the word of the high one costs less than a microsecond; between two looks the CPU is given away.
+_PAUSE_SECONDS = 50e-6
+# So that a process that is made while its parent is stopped is found, too.
+_LOOKS = 3
+_PATIENCE_SECONDS = 2.0
+# Variables of the launchers of distributed jobs (torchrun, Open MPI, MPICH, Slurm) with the number of members.
+_MEMBERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+
+
+class Channel:
+    """A mapped file of three words of 8 bytes, native order, that controller and workloads share.
+
+    Word 0 is written by the controller: not 0 = the low one shall launch nothing. Word 1 is written by the high one:
+    how many of its launches are under way. Word 2 is written by the low one: how often it read word 0.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Make the file, which the caller's workloads may write, too."""
+        path.write_bytes(bytes(8 * _WORDS))
+        path.chmod(0o666)
+        with path.open("r+b") as stream:
+            self._map = mmap.mmap(stream.fileno(), 8 * _WORDS)
+        self._words = memoryview(self._map).cast("Q")
+
+    @property
+    def busy(self) -> int:
+        """Return how many launches of the high one are under way."""
+        return self._words[1]
+
+    @property
+    def reads(self) -> int:
+        """Return how often the low one asked whether it may launch."""
+        return self._words[2]
+
+    def hold(self, *, held: bool) -> None:
+        """Tell the low one to launch nothing, or to go on."""
+        self._words[0] = int(held)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._words.release()
+        self._map.close()
+
+
+class Actuator(Protocol):
+    """Do what an action says."""
+
+    def apply(self, action: Action) -> None:
+        """Hold or release a workload."""
+
+
+class SharedWord:
+    """Hold the low one by word 0 of the channel, which it reads before each launch."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def apply(self, action: Action) -> None:
+        """Set the word."""
+        self._channel.hold(held=action.kind == HOLD)
+
+
+class StopSignals:
+    """Hold the processes of a workload by SIGSTOP; packets that are queued, and running kernels, go on.
+
+    Args:
+        pid_file: its shell writes its number there when it starts.
+        force: also stop a member of a distributed job, whose peers may then wait in vain.
+    """
+
+    def __init__(self, pid_file: Path, *, force: bool = False) -> None:
+        self._pid_file, self._force = pid_file, force
+
+    def apply(self, action: Action) -> None:
+        """Stop all processes of the workload, or let them go on.
+
+        Raises:
+            InputError: it is a member of a distributed job.
+        """
+        number = signal.SIGSTOP if action.kind == HOLD else signal.SIGCONT
+        seen: set[int] = set()
+        for _ in range(_LOOKS):
+            fresh = self._list_processes() - seen
+            for pid in fresh:
+                self._refuse_member(pid, action)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            seen |= fresh
+            if not fresh:
+                return
+
+    def _list_processes(self) -> set[int]:
+        """Return the descendants of the workload's shell, which itself waits and holds no file of the GPU."""
+        with suppress(OSError, ValueError):
+            return set(_list_descendants(int(self._pid_file.read_text())))
+        return set()
+
+    def _refuse_member(self, pid: int, action: Action) -> None:
+        if self._force or action.kind == RELEASE:
+            return
+        if told := find_membership(_read_environment(pid)):
+            raise InputError(
+                f"the low workload is a member of a distributed job ({told}): to stop it may stall its peers",
+                "use another policy, or --force",
+            )
+
+
+def find_membership(environment: Iterable[str]) -> str:
+    """Return the variable that says that a process is one of several of a job; empty if none does.
+
+    >>> find_membership(["RANK=0", "WORLD_SIZE=8"])
+    'WORLD_SIZE=8'
+    """
+    for name, _, value in (entry.partition("=") for entry in environment):
+        if name in _MEMBERS and value.isdecimal() and int(value) > 1:
+            return f"{name}={value}"
+    return ""
+
+
+def _read_environment(pid: int) -> list[str]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    return []
+
+
+def _list_descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, path.read_text().split()):
+                found += [child, *_list_descendants(child)]
+    return found
+
+
+class Decider(Protocol):
+    """Say what to do after an event: a `Controller`, or a command of the user's."""
+
+    def handle(self, event: Event) -> list[Action]:
+        """Return what to do."""
+
+
+class CommandDecider:
+    """Ask a command: a line `KIND NAME TS_NS` on its input per event, lines `hold NAME` or `release NAME` back.
+
+    Args:
+        command: a shell command.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._process = subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        os.set_blocking(self._output.fileno(), False)
+        self._ready = selectors.DefaultSelector()
+        self._ready.register(self._output, selectors.EVENT_READ)
+        self._text = b""
+
+    def handle(self, event: Event) -> list[Action]:
+        """Tell the command an event other than `tick`; return what it has said until now.
+
+        Raises:
+            InputError: it ended, or said something else.
+        """
+        try:
+            if event.kind != TICK:
+                self._input.write(f"{event.kind} {event.name} {event.ts_ns}\n".encode())
+                self._input.flush()
+            if self._ready.select(0):
+                self._text += self._read()
+        except BrokenPipeError:
+            raise self._refuse("it has ended") from None
+        *lines, self._text = self._text.split(b"\n")
+        return [self._parse(line.decode(errors="replace")) for line in lines]
+
+    def _read(self) -> bytes:
+        said = os.read(self._output.fileno(), 4096)
+        if not said:
+            raise self._refuse("it has ended")
+        return said
+
+    def _parse(self, line: str) -> Action:
+        kind, _, name = line.strip().partition(" ")
+        if kind not in (HOLD, RELEASE) or name != "low":
+            raise self._refuse(f"it said {line!r}")
+        return Action(kind, name)
+
+    def _refuse(self, why: str) -> InputError:
+        return InputError(f"--policy-command: {why}", "it must print `hold low` or `release low`, a line each, flushed")
+
+    def close(self) -> None:
+        """End the command."""
+        self._ready.close()
+        with suppress(OSError):
+            self._input.close()
+        try:
+            self._process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._output.close()
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Hold one action that was done.
+
+    Args:
+        action: what.
+        ts_ns: when it began, CLOCK_MONOTONIC.
+        took_ns: until it was done.
+    """
+
+    action: Action
+    ts_ns: int
+    took_ns: int
+
+
+class Steering:
+    """Run a decider in a thread: it sees when the high one is busy, and holds or releases the low one.
+
+    Args:
+        decider: says what to do.
+        actuator: does it.
+        channel: tells when the high one is busy.
+    """
+
+    def __init__(self, decider: Decider, actuator: Actuator, channel: Channel) -> None:
+        self._decider, self._actuator, self._channel = decider, actuator, channel
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._guard(self._steer), name="steering", daemon=True)
+        self._failure: Exception | None = None
+        self.applied: list[Applied] = []
+
+    def __enter__(self) -> Steering:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise what ended the thread before its time."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _guard(self, work: Callable[[], None]) -> Callable[[], None]:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                self._failure = error
+
+        return guarded
+
+    def _steer(self) -> None:
+        was_busy = False
+        try:
+            while not self._over.is_set():
+                busy, now = self._channel.busy > 0, time.monotonic_ns()
+                kind = TICK if busy == was_busy else BUSY if busy else IDLE
+                was_busy = busy
+                self._apply(self._decider.handle(Event(kind, "" if kind == TICK else "high", now)))
+                time.sleep(_PAUSE_SECONDS)
+        finally:
+            # Whatever happened, nobody stays held.
+            self._apply([Action(RELEASE, "low")])
+
+    def _apply(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            began = time.monotonic_ns()
+            self._actuator.apply(action)
+            self.applied.append(Applied(action, began, time.monotonic_ns() - began))

@@ -1,0 +1,178 @@
+"""The policies that `experiment preempt` tries: what each gives the workloads, and how it holds the low one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracecorr.control.controller import Controller
+from tracecorr.control.steering import (
+    CHANNEL_VARIABLE,
+    ROLE_VARIABLE,
+    Applied,
+    Channel,
+    CommandDecider,
+    Decider,
+    SharedWord,
+    Steering,
+    StopSignals,
+    find_membership,
+)
+from tracecorr.model.errors import InputError
+from tracecorr.store.raw import read_topology
+
+NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP, COMMAND = (
+    "none", "priority", "cumask", "slice", "event", "stop", "command",
+)  # fmt: skip
+POLICIES = (NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP)
+_STEERED = (SLICE, EVENT, STOP, COMMAND)
+# Read by the programs in samples/workloads as the priority of their stream.
+_PRIORITY_VARIABLE = "TRACECORR_PRIORITY"
+_LAUNCHERS = ("torchrun", "torch.distributed", "mpirun", "mpiexec", "srun", "deepspeed", "accelerate launch")
+_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+
+
+@dataclass(frozen=True)
+class PolicyOptions:
+    """Say how the policies act.
+
+    Args:
+        share: of each period that the low one may run under `slice`, and of the CUs under `cumask`.
+        period_ns: of `slice`.
+        command: the user's own policy, "" = none.
+        force: also stop a member of a distributed job.
+    """
+
+    share: float = 0.2
+    period_ns: int = 10_000_000
+    command: str = ""
+    force: bool = False
+
+
+def find_refusal(policy: str, options: PolicyOptions, low: str, container: str | None) -> str:
+    """Return why a policy cannot be tried here; empty if it can.
+
+    Args:
+        policy: of `POLICIES`, or `command`.
+        options: how it acts.
+        low: the command of the low one.
+        container: where the workloads run, None = on the host.
+    """
+    if policy in _STEERED and container is not None:
+        return "its file and its processes are the host's: run the experiment inside of the container"
+    if policy == CUMASK and not _list_cus():
+        return "the KFD's topology shows no GPU with CUs, so there is nothing to divide"
+    if policy == STOP and not options.force:
+        if told := find_membership([f"{name}={value}" for name, value in os.environ.items()]):
+            return f"this is a member of a distributed job ({told}), whose peers a stopped one would stall (--force)"
+        if launcher := next((name for name in _LAUNCHERS if name in low), ""):
+            return f"{launcher} starts a distributed job, whose peers a stopped member would stall (--force)"
+    return ""
+
+
+def _list_cus() -> list[int]:
+    """Return how many CUs each GPU has, by the KFD's topology."""
+    found = []
+    for _, gpu_id, properties in read_topology(_NODES):
+        told = dict(line.split(" ", 1) for line in properties.splitlines() if " " in line)
+        simds, per_cu = (int(told.get(name, "0")) for name in ("simd_count", "simd_per_cu"))
+        if gpu_id.strip() not in ("", "0") and simds and per_cu:
+            found.append(simds // per_cu)
+    return found
+
+
+def choose_variables(policy: str, role: str, options: PolicyOptions, channel: Path) -> dict[str, str]:
+    """Return what a workload gets in its environment.
+
+    `HSA_CU_MASK` is `GPUS:CUS;...` (ROCr, core/util/flag.h): its queues may use these CUs alone.
+    """
+    is_high = role == "high"
+    if policy == PRIORITY:
+        return {_PRIORITY_VARIABLE: "-1" if is_high else "1"}
+    if policy == CUMASK:
+        masks = []
+        for gpu, count in enumerate(_list_cus()):
+            first = max(1, min(count - 1, round(count * options.share)))
+            masks.append(f"{gpu}:{first}-{count - 1}" if is_high else f"{gpu}:0-{first - 1}")
+        return {"HSA_CU_MASK": ";".join(masks)}
+    if policy in _STEERED:
+        return {CHANNEL_VARIABLE: str(channel), ROLE_VARIABLE: role}
+    return {}
+
+
+@dataclass
+class Steered:
+    """Hold what the controller did during a phase.
+
+    Args:
+        applied: its actions.
+        reads: how often the low one asked whether it may launch; None where it is held without asking.
+    """
+
+    applied: Sequence[Applied] = ()
+    reads: int | None = None
+
+
+@contextmanager
+def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_file: Path) -> Iterator[Steered]:
+    """Act on the low one during a phase, as its policy says; nobody is held at the end.
+
+    Args:
+        policy: its name.
+        options: how it acts.
+        channel_path: where the mapped file is made.
+        pid_file: where the low one's shell writes its number.
+
+    Raises:
+        InputError: the low one may not be stopped, or the user's command failed.
+    """
+    told = Steered()
+    if policy not in _STEERED:
+        yield told
+        return
+    channel_path.unlink(missing_ok=True)
+    channel = Channel(channel_path)
+    decider = CommandDecider(options.command) if policy == COMMAND else _make_controller(policy, options)
+    actuator = StopSignals(pid_file, force=options.force) if policy == STOP else SharedWord(channel)
+    steering = Steering(decider, actuator, channel)
+    try:
+        with steering:
+            yield told
+        steering.check()
+    finally:
+        told.applied, told.reads = steering.applied, None if policy == STOP else channel.reads
+        if isinstance(decider, CommandDecider):
+            decider.close()
+        channel.close()
+
+
+def _make_controller(policy: str, options: PolicyOptions) -> Decider:
+    controller = Controller()
+    controller.register("high", 1)
+    controller.register("low")
+    if policy == SLICE:
+        controller.slice("low", options.share, options.period_ns)
+    return controller
+
+
+def choose_policies(given: Sequence[str], command: str) -> list[str]:
+    """Return the policies to try, `none` first: it is what the others are compared with.
+
+    Raises:
+        InputError: there is no such policy.
+    """
+    names = [name for word in given for name in word.split(",") if name]
+    for name in names:
+        if name not in (*POLICIES, "all"):
+            raise InputError(f"there is no policy {name!r}", f"the policies: {', '.join(POLICIES)}, all")
+    chosen = POLICIES if "all" in names else tuple(name for name in POLICIES if name in (NONE, *names))
+    return [*chosen, *([COMMAND] if command else [])]
+
+
+def export_words(variables: Mapping[str, str]) -> str:
+    """Return the shell words that export variables; empty without any."""
+    return "".join(f"export {name}={shlex.quote(value)}; " for name, value in variables.items())

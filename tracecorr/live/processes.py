@@ -1,0 +1,132 @@
+"""Processes that use the GPU, and what files without a lock of theirs tell: state, cgroup, KFD's sysfs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_KFD, _SYSFS = "/dev/kfd", Path("/sys/class/kfd/kfd")
+_COMPUTE = "0"  # KFD_QUEUE_TYPE_COMPUTE
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Process:
+    """Hold a process without its memory.
+
+    Args:
+        pid: its number.
+        comm: its name.
+        state: as /proc tells it: R, S, D, T, t, Z.
+        tracer: pid of who traces it; 0 = nobody.
+        is_frozen: whether its cgroup is frozen.
+        evicted_ms: how long its queues have been evicted, by GPU (gpu_id); empty = the driver does not tell.
+        queues: how many compute queues it has on each GPU (gpu_id).
+    """
+
+    pid: int
+    comm: str
+    state: str
+    tracer: int
+    is_frozen: bool
+    evicted_ms: dict[int, int]
+    queues: dict[int, int]
+
+
+def find_processes() -> list[int]:
+    """Return the processes that have /dev/kfd open, or that the driver lists; ours is never one of them."""
+    found = {int(name) for name in _list(_SYSFS / "proc") if name.isdecimal()}
+    for name in _list(Path("/proc")):
+        if name.isdecimal() and any(_links_to_kfd(link) for link in _links(f"/proc/{name}/fd")):
+            found.add(int(name))
+    return sorted(found - {os.getpid()})
+
+
+def list_cgroup(pid: int) -> list[int]:
+    """Return the processes of the cgroup of a process, those below it included: all of a container."""
+    group = _CGROUPS / (_cgroup(pid) or "").lstrip("/")
+    found: set[int] = set()
+    for path in (group / "cgroup.procs", *group.glob("**/cgroup.procs")):
+        found |= {int(word) for word in _read(path).split()}
+    return sorted(found)
+
+
+def read_process(pid: int) -> Process | None:
+    """Return what is known of a process without reading its memory; None if there is none."""
+    status = dict(line.split(":", 1) for line in _read(Path(f"/proc/{pid}/status")).splitlines() if ":" in line)
+    if not status:
+        return None
+    cgroup = _cgroup(pid)
+    frozen = _read(_CGROUPS / cgroup.lstrip("/") / "cgroup.events") if cgroup else ""
+    folder = _SYSFS / "proc" / str(pid)
+    evicted = {
+        int(name.removeprefix("stats_")): int(text)
+        for name in _list(folder) if name.startswith("stats_")
+        if (text := _read(folder / name / "evicted_ms").strip()).isdecimal()
+    }  # fmt: skip
+    queues: dict[int, int] = {}
+    for name in _list(folder / "queues"):
+        gpu, kind = (_read(folder / "queues" / name / file).strip() for file in ("gpuid", "type"))
+        if gpu.isdecimal() and kind == _COMPUTE:
+            queues[int(gpu)] = queues.get(int(gpu), 0) + 1
+    state, tracer = status.get("State", "?").strip()[:1], int(status.get("TracerPid", "0"))
+    return Process(pid, status.get("Name", "").strip(), state, tracer, "frozen 1" in frozen, evicted, queues)
+
+
+def read_slots() -> dict[int, int]:
+    """Return how many compute queues each GPU (gpu_id) has room for at once (`num_cp_queues`)."""
+    found = {}
+    for name in _list(_SYSFS / "topology" / "nodes"):
+        node = _SYSFS / "topology" / "nodes" / name
+        gpu = _read(node / "gpu_id").strip()
+        told = dict(line.split() for line in _read(node / "properties").splitlines() if len(line.split()) == 2)
+        if gpu.isdecimal() and int(gpu) and told.get("num_cp_queues", "").isdecimal():
+            found[int(gpu)] = int(told["num_cp_queues"])
+    return found
+
+
+def tell_occupancy() -> list[str]:
+    """Return of each GPU how many compute queues of how many processes share how many slots, in words."""
+    found: dict[int, list[int]] = {}
+    for name in _list(_SYSFS / "proc"):
+        process = read_process(int(name)) if name.isdecimal() else None
+        for gpu, queues in (process.queues if process else {}).items():
+            found.setdefault(gpu, []).append(queues)
+    told = []
+    for gpu, slots in sorted(read_slots().items()):
+        counts = found.get(gpu, [])
+        line = f"GPU {gpu:x}: {sum(counts)} compute queues of {len(counts)} processes on {slots} slots"
+        told.append(f"{line}: oversubscribed, the run list rotates" if sum(counts) > slots else line)
+    return told
+
+
+def _cgroup(pid: int) -> str:
+    lines = _read(Path(f"/proc/{pid}/cgroup")).splitlines()
+    return next((line.split(":", 2)[2] for line in lines if line.startswith("0::")), "")
+
+
+def _links_to_kfd(link: str) -> bool:
+    # A root of its own has it below that.
+    return link.endswith(_KFD)
+
+
+def _links(folder: str) -> list[str]:
+    try:
+        return [str(path.readlink()) for path in Path(folder).iterdir()]
+    except OSError:
+        return []
+
+
+def _list(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
