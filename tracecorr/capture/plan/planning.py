@@ -247,7 +247,8 @@ def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterato
         yield f"  options: {' '.join(f'{name}={value}' for name, value in instance.options)}"
     systems: dict[str, list[str]] = {}
     for event in instance.events:
-        systems.setdefault(event.system, []).append(event.name)
+        alone = " (of HIP logs alone, without what is written)" if event.filter == NO_DESCRIPTOR else ""
+        systems.setdefault(event.system, []).append(f"{event.name}{alone}")
     for system, names in systems.items():
         yield f"  events {system}: {' '.join(names)}"
     if instance.functions:
