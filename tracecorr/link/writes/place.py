@@ -208,7 +208,7 @@ def _list_placed(found: _Aligned, records: pl.DataFrame) -> pl.DataFrame:
         evidence = RECORDED if whole or piece.is_timed else INFERRED
         parts.append(
             calls.select(
-                "length", "trace_file", "trace_offset", "tid", "pid", "stamp_ns", "end_ns",
+                "length", "trace_file", "trace_offset", "tid", "pid", "stamp_ns", end_stamp_ns="end_ns",
                 position=pl.Series(run.starts[chosen] + piece.shift), evidence=pl.lit(evidence),
             )
         )  # fmt: skip
@@ -239,14 +239,14 @@ def _swap(placed: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     pairs = np.flatnonzero(follows & np.isin(swapped, starts) & ~np.isin(at[1:], starts))
     pairs = pairs[np.diff(pairs, prepend=-2) > 1]
     if not len(pairs):
-        return placed.drop("end_ns")
+        return placed
     order = np.arange(len(at))
     order[pairs], order[pairs + 1] = pairs + 1, pairs
     at = at.copy()
     at[pairs + 1] = swapped[pairs]
     changed = np.zeros(len(at), dtype=np.bool_)
     changed[pairs] = changed[pairs + 1] = True
-    moved = placed.drop("position", "end_ns")[pl.Series(order)].with_columns(position=pl.Series(at))
+    moved = placed.drop("position")[pl.Series(order)].with_columns(position=pl.Series(at))
     return moved.with_columns(evidence=pl.when(pl.Series(changed)).then(pl.lit(DERIVED)).otherwise("evidence"))
 
 
