@@ -63,7 +63,6 @@ from tracecorr.store.capture import (
     write_tables,
 )
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
-from tracecorr.store.losses import complete_losses, list_missing_bytes
 from tracecorr.store.memory import give_back, refuse_hopeless
 from tracecorr.store.parts import Parts, SourcePart, StoredPart
 from tracecorr.store.place import check_place, describe_abandoned, lock_capture, name_stage, put_in_place
@@ -77,9 +76,11 @@ from tracecorr.store.raw import (
 )
 from tracecorr.store.recording import (
     close_killed,
+    complete_losses,
     drop_unwritten,
     is_attached,
     list_exact,
+    list_missing_bytes,
     list_recorded_losses,
     seen_names,
     seen_processes,

@@ -12,9 +12,8 @@ from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.facts import choose_variables, copy_topology, describe_end, first_facts, read_all_clocks
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.container_logs import clear_leftovers
-from tracecorr.capture.hiplog.elsewhere import LogSight
+from tracecorr.capture.hiplog.elsewhere import LogDescriptors, LogSight
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
-from tracecorr.capture.hiplog.own_logs import LogDescriptors
 from tracecorr.capture.options import CaptureOptions, describe_replaced
 from tracecorr.capture.plan.plan import Offer, Plan
 from tracecorr.capture.probes.libraries import KeptPlan, LateProbes
@@ -31,6 +30,7 @@ from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.capture.workload.launch import launch
 from tracecorr.capture.workload.processes import ProcessTable, read_thread_map
 from tracecorr.model.errors import ControlFileError, MachineError, SessionError, quote_path
+from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.recording import list_raw_files
 
 Say = Callable[[str], None]
@@ -193,6 +193,9 @@ class Session:
         if replaced and self._launched.where == "host":
             self._status.tell(replaced)
         self._info["environment"] = choose_variables({**self._invoker.environment, **self._launched.variables})
+        if self._launched.where == "host":
+            for effect in describe_effects(self._invoker.environment):
+                self._status.tell(effect)
         self._members = ContainerMembers(workload.pid, self._token)
         if self._options.pid is None:
             self._admit(workload.pid, "started", at_gate=True)
