@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,19 @@ def _read_packets(path: Path) -> pl.DataFrame:
 
 @pytest.mark.parametrize("policy", ["none", "priority", "slice", "event"])
 def test_gpu_times_are_those_of_the_slices(nullgpu: NullGpu, tmp_path: Path, policy: str) -> None:
-    share, slices = tmp_path / "share", tmp_path / "slices.csv"
+    share, slices, programs = tmp_path / "share", tmp_path / "slices.csv", tmp_path / "programs"
+    programs.mkdir()
+    for program in ("tests/rigs/timed_kernels.py", "samples/workloads/stamps.py"):
+        shutil.copy(REPO / program, programs)
     environment = nullgpu.environment(tmp_path) | {
-        "NULLGPU_BIND": f"{REPO / 'samples/workloads'}:/workloads {tmp_path}:{tmp_path}",
+        "NULLGPU_BIND": f"{programs}:/workloads {tmp_path}:{tmp_path}",
         "NULLGPU_KERNEL_NS": "5000000", "NULLGPU_SHARE": str(share), "NULLGPU_QUANTUM_NS": "1000000",
         "NULLGPU_SLICES": str(slices), "NULLGPU_TRUTH": "",
     }  # fmt: skip
-    fill = " ".join(nullgpu.command("python3", "/workloads/hip_fill.py", "--size", "64", "--iterations"))
+    kernels = " ".join(nullgpu.command("python3", "/workloads/timed_kernels.py", "--iterations"))
     ended = run_verb(
         "experiment", "preempt", "--policy", policy, "--rounds", "1", "--json", "-o", "x.experiment",
-        "--high", f"{fill} 6 --pause-ms 20", "--low", f"{fill} 24", cwd=tmp_path, env=environment,
+        "--high", f"{kernels} 6 --pause-ms 20", "--low", f"{kernels} 24", cwd=tmp_path, env=environment,
     )  # fmt: skip
     assert ended.status == 0, ended.err
     true, name = _read_slices(slices), "together" if policy == "none" else f"{policy}-together"

@@ -218,6 +218,7 @@ def _find_longest(runs: Runs) -> int | None:
     if "low_alone" not in runs.captures:
         return None
     launches = Capture.open(runs.captures["low_alone"]).table("launches")
+    launches = launches.filter(pl.col("kind").cast(pl.String) == "dispatch")
     longest = collect(launches.select((pl.col("gpu_end_ns") - pl.col("gpu_start_ns")).max())).item()
     return None if longest is None else int(longest)
 
