@@ -61,7 +61,8 @@ def test_gpu_times_are_those_of_the_slices(nullgpu: NullGpu, tmp_path: Path, pol
     off = found.select(
         (pl.col(f"gpu_{side}_ns") - pl.col(f"true_{side}")).abs().alias(side) for side in ("start", "end")
     )
-    assert off["start"].null_count() == off["end"].null_count() == 0
+    # HIP logs the times of a kernel with the next one: those of the last of each process are missing.
+    assert off["start"].null_count() == off["end"].null_count() == 2
     assert off["start"].max() <= _ERROR_NS and off["end"].max() <= _ERROR_NS  # type: ignore[operator]
     assert found["slices"].sum() > 2 * found.height  # 5 ms in slices of 1 ms
     # HIP's priorities -1 and 1 reach the queues as 11 and 0 (libhsakmt); without them both are 7.
