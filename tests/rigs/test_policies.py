@@ -68,6 +68,10 @@ def test_gpu_times_are_those_of_the_slices(nullgpu: NullGpu, tmp_path: Path, pol
     # HIP's priorities -1 and 1 reach the queues as 11 and 0 (libhsakmt); without them both are 7.
     counts = dict(found.group_by("priority").len().rows())
     assert counts == ({11: 6, 0: 24} if policy == "priority" else {7: 30})
+    told = json.loads(ended.out)["sections"]["stamps"]
+    assert [(row["phase"], row["stamps"], row["with_launch"]) for row in told] == [
+        ("high_alone", 6, 6), ("low_alone", 24, 24),
+    ]  # fmt: skip
     if policy != "none":
         sections = json.loads(ended.out)["sections"]
         assert [row["policy"] for row in sections["policies"]] == ["none", policy]
