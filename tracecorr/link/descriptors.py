@@ -320,9 +320,10 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """
     layer, name = pl.col("layer"), pl.col("name").cast(pl.String)
     operation = name.str.strip_prefix(KFD_PREFIX).str.to_lowercase()
-    rows = events.select("event", "enclosing_call", "name", "layer").filter(layer.is_in(["ioctl", "kfd"]))
+    rows = events.select("event", "enclosing_call", "name", "layer")
+    rows = rows.filter(layer.is_in(["ioctl", "kfd"]) | ((layer == "amdgpu") & (name == USERQ_HANDLER)))
     ioctls = rows.filter(layer == "ioctl").select(parent="event", operation=operation)
-    probes = rows.filter((layer == "kfd") & pl.col("enclosing_call").is_not_null())
+    probes = rows.filter((layer != "ioctl") & pl.col("enclosing_call").is_not_null())
     probes = probes.select(parent="enclosing_call", probe="event", function=name).join(ioctls, on="parent")
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
     short = pl.col("function").str.strip_prefix("kfd_")
