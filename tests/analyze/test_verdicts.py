@@ -5,6 +5,7 @@ The runs are SYNTHETIC (`synthetic_run.py`), except where a test says that they 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from tracecorr.analyze.verdicts import CLAIMS, Thresholds, judge_capture
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 
 NAMES = [claim.name for claim in CLAIMS]
 
@@ -303,15 +305,9 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("capture", RECORDED)
-def test_verdicts_on_recorded_runs_are_known(capture: str, data_folder: Path, tmp_path: Path) -> None:
+def test_verdicts_on_recorded_runs_are_known(capture: str, recorded: Callable[..., Capture]) -> None:
     """RECORDED runs of the null GPU: its driver refuses CREATE_QUEUE, and the verdict says so."""
-    folder = data_folder / "captures" / capture
-    trace, samples = folder / "ftrace.txt", folder / "clock.json"
-    made = import_files(
-        tmp_path / "x.tracecorr", [folder / "amd.log"], [trace] if trace.exists() else [],
-        clock_samples=samples if samples.exists() else None,
-    )  # fmt: skip
-    correlate(made.path)
+    made = recorded(f"captures/{capture}")
     found = {v.name: str(v.outcome) for v in judge_capture(made.table, info=made.info)}
     assert {name: found[name] for name in RECORDED[capture]} == RECORDED[capture]
     assert found["nothing_lost"] == found["causality"] == "PASS"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from described import MACHINES, read_offer
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tracecorr.capture.plan.plan import EVENT_SETS, Offer, Plan, Runtime, Wanted
@@ -293,7 +293,6 @@ def test_an_attached_process_with_many_threads_has_fewer_probes() -> None:
     taken=st.integers(0, 20),
     shared=st.booleans(),
 )
-@settings(max_examples=100, deadline=None)
 def test_events_of_probes_stay_within_their_budget(
     cpus: int, bound: int, threads: int, files: int, users: int, taken: int, shared: bool
 ) -> None:
@@ -335,7 +334,6 @@ def test_buffers_larger_than_half_of_the_memory_are_refused(memory: int) -> None
 
 
 @given(cpus=st.integers(1, 512), memory=st.integers(1 << 28, 1 << 42), buffer_mb=st.none() | st.integers(1, 1 << 14))
-@settings(max_examples=60, deadline=None)
 def test_buffers_stay_small(cpus: int, memory: int, buffer_mb: int | None) -> None:
     offer = replace(_machine("6.1"), cpus=cpus, memory_available_bytes=memory)
     assume(buffer_mb is None or buffer_mb <= offer.most_buffer_mb)
@@ -372,7 +370,6 @@ def test_memory_goes_to_the_cpus_of_the_workload() -> None:
     event_set=st.sampled_from(EVENT_SETS),
     numbers=st.lists(st.integers(0, 3), max_size=4, unique=True),
 )  # fmt: skip
-@settings(max_examples=100, deadline=None)
 def test_only_what_is_offered_is_planned(flags: dict[str, bool], event_set: str, numbers: list[int]) -> None:
     known = (HSA, replace(HSA, inode=5, other_users=2), HIP, ROCTX)
     offer = replace(_machine("6.12"), runtimes=tuple(known[n] for n in numbers), **flags)  # type: ignore[arg-type]

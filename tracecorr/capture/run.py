@@ -17,7 +17,6 @@ from tracecorr.capture.plan.plan import NO, YES, Offer, Plan
 from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.session import Session
 from tracecorr.capture.signals import Interrupted, SignalInbox
-from tracecorr.capture.tables import build_tables
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.tracefs.undo import ACTIONS, restore_leftovers
@@ -35,6 +34,15 @@ from tracecorr.store.recording import describe_event_cost, describe_exit, descri
 
 if TYPE_CHECKING:
     import polars as pl
+import ctypes
+import signal
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from tracecorr.model.errors import TracecorrError
+from tracecorr.store.capture import drop_abandoned
+from tracecorr.store.log_ranges import count_processes
 
 Say = Callable[[str], None]
 # The exit status of a workload that SIGKILL ended, as a shell tells it.
@@ -300,3 +308,59 @@ def describe_alignment(events: pl.LazyFrame) -> Iterator[str]:
         told = f"start known to {known}" if known else "start unknown"
         some = f" (that of {unknown:,} is unknown)" if known and unknown else ""
         yield f"{source}: {rows:,} rows, {told}{some}"
+
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def build_tables(folder: Path, show: Callable[[str], None] | None) -> list[str]:
+    """Build the tables of a capture; return the warnings, among them why there are none.
+
+    Args:
+        folder: the capture folder.
+        show: called with what is being done now.
+
+    Raises:
+        Interrupted: a signal ended it; there are no tables.
+    """
+    context = get_context("spawn")  # threads of this process may hold locks
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_build, args=(folder, theirs, os.getpid()))
+    process.start()
+    theirs.close()
+    try:
+        while True:
+            told = ours.recv()
+            if isinstance(told, list):
+                return told
+            if show is not None:
+                show(told)
+    except EOFError:
+        return ["the tables were not built: the process that built them was killed, perhaps for want of memory"]
+    finally:
+        _end(process)
+        drop_abandoned(folder)
+
+
+def _build(folder: Path, told: Connection, parent: int) -> None:
+    """Build the tables in a process group of its own, which ends with `parent`."""
+    os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    from tracecorr.pipeline import correlate
+
+    try:
+        warnings = correlate(folder, live=told.send, jobs=count_processes())
+    except Exception as error:
+        # Whatever fails here, the recording is complete, and the exit status is the workload's.
+        why = f"{error}" if isinstance(error, TracecorrError | OSError) else f"{type(error).__name__}: {error}"
+        warnings = [f"the tables were not built: {why}"]
+    told.send(warnings)
+
+
+def _end(process: BaseProcess) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid or 0, signal.SIGKILL)
+    process.kill()
+    process.join()

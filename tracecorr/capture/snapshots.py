@@ -16,7 +16,7 @@ from tracecorr.model.errors import MachineError
 from tracecorr.read.kfd.topology import SDMA_TYPES, NodeFiles, list_nodes
 from tracecorr.store.raw import read_topology
 
-POLL_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 # A read of hqds is some 600,000 register reads under a lock of the driver on 8 GPUs: rests are longer than reads.
 _REST_FACTOR = 20
 # Tables count the files of a capture in 16 bits; some are left for its logs.
@@ -59,7 +59,7 @@ class Snapshots:
         """Do what is due: a poll each second, a read of `hqds` at its interval."""
         now = time.monotonic()
         if now >= self._next_poll:
-            self._next_poll = now + POLL_SECONDS
+            self._next_poll = now + _POLL_SECONDS
             self._poll(frozenset(pids))
         if self._interval is not None and now >= self._next_hqds:
             rest = max(self._interval, _REST_FACTOR * self._dump("hqds"))
