@@ -107,14 +107,12 @@ def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list
 def _warn_device_rings(args: pl.DataFrame) -> list[str]:
     """Say that rings lie in memory of the GPU (ROCm 10), where nobody but the GPU reads them quickly."""
     on = args.filter((pl.col("key").cast(pl.String) == "device_mem_ring_buf") & (pl.col("u64") == 1)).height
-    return (
-        [
-            f"the rings of {on} queues lie in memory of the GPU (device_mem_ring_buf 1): their packets are known from the "
-            "log alone, and reading them there would be slow"
-        ]
-        if on
-        else []
-    )
+    if not on:
+        return []
+    return [
+        f"the rings of {on} queues lie in memory of the GPU (device_mem_ring_buf 1): their packets are known from the "
+        "log alone, and reading them there would be slow"
+    ]
 
 
 def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
