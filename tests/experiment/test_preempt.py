@@ -78,6 +78,12 @@ def test_the_verb_without_capture(
     assert report["verdict"]["outcome"] == ("PASS" if beside >= MIN_VALUES else "UNKNOWN")
     kept = pl.read_parquet(tmp_path / "x.experiment" / "stamps.parquet")
     assert kept.schema == pl.Schema(STAMPS)
+    page = tmp_path / "x.html"
+    assert (
+        main([*words[:-2], "--rounds", "1", "--policy", "event", "-o", str(tmp_path / "y"), "--html", str(page)]) == 0
+    )
+    text = page.read_text()
+    assert "What the numbers mean" in text and "plotly-graph-div" in text and "host hold-back" in text
     assert main([*words, "-o", str(tmp_path / "x.experiment")]) == 2  # it is there
 
 

@@ -154,7 +154,7 @@ def _meta(library: Library) -> Response:
     opened = asked(library)
     more: dict[str, Any] = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
     is_one = opened.readings is None and not request.args.get("other")
-    more["steady"] = story.find_steady_launch(opened.index.capture.table) if is_one else None
+    more["steady"] = opened.index.steady if is_one else None
     return jsonify(opened.index.meta() | more | {"readings": opened.readings, "edition": opened.edition})
 
 
@@ -243,7 +243,7 @@ def _step(opened: Opened) -> Response:
         abort(400, f"kind is one of {', '.join(events.KINDS)}")
     event = _asked_event(opened)
     found = events.step(opened.index, event, kind, request.args.get("back") == "1")
-    return jsonify({"event": found, "lacks": found is None and events.has_none(opened.index, event, kind)})
+    return jsonify({"event": found, "missing": found is None and events.has_none(opened.index, event, kind)})
 
 
 def _same(opened: Opened) -> Response:

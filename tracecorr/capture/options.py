@@ -15,7 +15,7 @@ from tracecorr.store.capture import LONGEST_NAME
 
 # Decimal: the runtime reads both with atoi, and a hexadecimal mask would log nothing.
 _ALL_MESSAGES = 2147483647
-# MiB; past it the runtime empties the log and starts anew (ROCm 6.4 and later).
+# MiB; past it the runtime empties the log and starts again (ROCm 6.4 and later).
 _NO_SIZE_LIMIT = 1 << 20
 
 
@@ -54,6 +54,8 @@ def log_environment(level: int, log_file: Path) -> dict[str, str]:
         "AMD_LOG_MASK": str(_ALL_MESSAGES),
         "AMD_LOG_LEVEL_FILE": str(log_file),
         "AMD_LOG_LEVEL_SIZE": str(_NO_SIZE_LIMIT),
+        # Runtimes of 2026 else let one thread write what all print; older ones do not know it.
+        "AMD_LOG_ASYNC": "0",
     }
 
 
@@ -91,5 +93,7 @@ class CaptureOptions:
     run_options: tuple[str, ...] = ()
     pid: int | None = None
     hqd_interval: float | None = None
+    stall: float | None = None
+    stall_kill: bool = False
     quiet: bool = False
     share: bool = False

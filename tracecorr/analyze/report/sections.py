@@ -36,12 +36,14 @@ from tracecorr.analyze.launches import (
     summarize_launches,
     summarize_unlinked,
 )
+from tracecorr.analyze.locks import list_lock_waits
 from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
 from tracecorr.analyze.memory import summarize_copies, summarize_memory
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams, summarize_queues, summarize_streams
 from tracecorr.analyze.report.answers import Section
+from tracecorr.analyze.slow_calls import summarize_slow_calls
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 
 GLOSSARY = {
@@ -153,8 +155,9 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "complaints",
         "Errors and warnings of the runtime",
         evidence.complaints.drop("name"),
-        "recorded: lines that HIP printed at level 0 (fatal error), 1 (error) or 2 (warning). Messages that differ "
-        "only in numbers are one row: `message` is the first of them, `variants` their number; `call` is the HIP call "
+        "recorded: lines that HIP printed at level 0 (fatal error), 1 (error) or 2 (warning), and what runtime and "
+        "shell printed beside them (`notice`). Messages that differ only in numbers are one row: `message` is the "
+        "first of them, `variants` their number; `call` is the HIP call "
         "around it. `Unknown Event Type` at the end of a process is harmless",
         _missing(evidence, "errors of the runtime are", log=True),
         nothing="the log has no line of an error or warning",
@@ -287,9 +290,10 @@ def _queue_sections(evidence: Evidence) -> Iterator[Section]:
         "backlog",
         "Depth of the rings",
         evidence.by_node(lambda node: node.backlog),
-        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound",
-        no_packets,
-        nothing="the log prints no rptr and wptr (ROCm 6.2 and later do at level 5)",
+        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound. Where "
+        "the log prints none (`--log-level 0`): the indexes that the doorbell probe read at each store",
+        "" if evidence.backlog.height else no_packets,
+        nothing="neither the log (ROCm 6.2 and later at level 5) nor the doorbell probe tells read and write index",
     )
     yield Section(
         "streams",
@@ -505,6 +509,16 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         _missing(evidence, "HIP calls", log=True),
     )
     yield Section(
+        "slow_calls",
+        "Slow HIP calls taken apart",
+        evidence.by_node(lambda node: summarize_slow_calls(node.tables)),
+        "the longest call of each function, the ten longest of these. `queue` = from the line that counts the queues "
+        "to that of the one made; `lock` = futex; `off cpu` needs sched_switch (--event-set full); parts may lie in "
+        "each other; `rest` = in none of them. Parts are derived: they lie in the call by thread and time",
+        _missing(evidence, "HIP calls", log=True),
+        nothing="no HIP call has both its lines",
+    )
+    yield Section(
         "hip_internal",
         "Internal HIP calls",
         summarize_internal_calls(events),
@@ -534,6 +548,15 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         summarize_counters(events, evidence.tables("args"), evidence.tables("kernels")),
         "recorded by rocprof, one value per dispatch; `dispatches` = those with a value, in the counter's unit",
         nothing="no profile with counters was imported (rocprofv3 --pmc, then --rocprof with its folder)",
+    )
+    locks = evidence.by_node(lambda node: list_lock_waits(node.tables))
+    yield Section(
+        "lock_waits",
+        "Waits for locks",
+        locks,
+        "derived: futex calls of the trace that waited for a mutex of glibc; `woken by` = who woke somebody at this "
+        "lock last before the wait ended: the last holder, perhaps not the only one",
+        nothing="no thread waited for a mutex, or futex calls were not recorded (capture with --locks)",
     )
     yield Section(
         "ioctls",

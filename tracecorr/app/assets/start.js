@@ -105,7 +105,7 @@ export const step = (kind, back) => inTurn(async (isOpen) => {
   }
   const found = await api.step(view.selected, kind, back);
   if (!isOpen()) return;
-  if (found.event === null) message(describeNone(kind, back, found.lacks));
+  if (found.event === null) message(describeNone(kind, back, found.missing));
   else { message(""); await choose(found.event, true); }
 });
 
@@ -302,6 +302,7 @@ async function reload() {
     const known = new Set(view.meta.groups.map((g) => g.id));
     for (const g of meta.groups) if (g.folded && !known.has(g.id)) view.collapsed.add(g.id); // as at the start
     const earlier = Number(BigInt(view.meta.t0_abs) - BigInt(meta.t0_abs));
+    view.renumber(meta.lanes);
     view.meta = meta;
     view.moveBy(earlier);
     old = old || spans !== null;

@@ -77,6 +77,10 @@ EVENT_SETS = ("minimal", "default", "full")
 SMI_EVENTS = "SMI events of the KFD (evictions, page faults, resets)"
 
 
+# The writes of the HIP logs: recorded of descriptors that are logs alone, of none before one is known.
+LOG_WRITES, NO_DESCRIPTOR = "syscalls/sys_enter_write", "fd == 0xffffffff"
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What the command line asks for."""
@@ -101,7 +105,7 @@ class EventPlan:
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """A dynamic probe. `definition` lacks the leading `p:GROUP/NAME`, for example `kfd_ioctl cmd=$arg2:x32`."""
+    """A dynamic probe. `definition` is without the leading `p:GROUP/NAME`, for example `kfd_ioctl cmd=$arg2:x32`."""
 
     kind: str  # "p", "r", "f", "f-return", "u" or "u-return"
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -27,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
 # Columns of a packet that its event has.
 _OF_EVENT = frozenset({"ring", "signal", "packet_index", "size_bytes"})
-# Told durations are those between the stamps; a release that reads the clock anew for them is off by so much.
+# Told durations are those between the stamps; a release that reads the clock again for them is off by so much.
 _STEP_NS = 3000
 _CLOCKS = ("mono", "mono_raw")
 Array = npt.NDArray[Any]
@@ -41,7 +42,7 @@ _NEVER_TOLD = frozenset({"comm", "cpu", "fd", "cmd"})
 class Texts:
     """Turn codes into columns of texts; the texts behind the codes only grow.
 
-    The texts that occur are numbered anew: the fewer of them, the fewer bits takes a row.
+    The texts that occur are numbered again: the fewer of them, the fewer bits takes a row.
     """
 
     def __init__(self, values: list[Any]) -> None:
@@ -229,6 +230,11 @@ class TableMaker:
         columns.add("kernarg_bytes", kernarg_bytes, (kernarg >= 0) & (kernarg_bytes >= 0))
         _add_fields(columns, size, details)
         return columns.table()
+
+
+def make_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return a few rows as an Arrow table; what they do not tell is null."""
+    return pa.Table.from_pylist(list(rows), schema=_types_of(table).schema)
 
 
 def make_args(args: Args, file: int) -> pa.Table:
