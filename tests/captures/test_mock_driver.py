@@ -104,7 +104,7 @@ def test_every_packet_of_the_model_has_its_recorded_doorbell(opened: Opener) -> 
     retired = pl.read_csv(_FOLDER / "truth.csv", has_header=False)
     truth = retired.select(ring="column_3", packet_index="column_4", type="column_5")
     truth = truth.filter(pl.col("type").is_in(["dispatch", "barrier", "vendor"])).with_columns(
-        hwq=pl.col("ring").str.slice(2).str.to_integer(base=16).cast(pl.UInt64)
+        hwq=pl.col("ring").cast(pl.UInt64)
     )
     ours = truth.join(packets.select("hwq").unique(), on="hwq", how="semi")
     both = ours.join(packets, on=["hwq", "packet_index"], how="full")
