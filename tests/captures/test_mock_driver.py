@@ -102,7 +102,9 @@ def test_every_packet_of_the_model_has_its_recorded_doorbell(opened: Opener) -> 
         "hwq", "packet_index", pl.col("doorbell_evidence").cast(pl.String)
     )
     retired = pl.read_csv(_FOLDER / "truth.csv", has_header=False)
-    truth = retired.select(ring="column_3", packet_index="column_4", type="column_5")
+    truth = retired.select(
+        ring="column_3", packet_index=pl.col("column_4").cast(pl.Int64, strict=False), type="column_5"
+    )
     truth = truth.filter(pl.col("type").is_in(["dispatch", "barrier", "vendor"])).with_columns(
         hwq=pl.col("ring").cast(pl.UInt64)
     )
