@@ -67,7 +67,7 @@ def read_writes(rows: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, si
     written = follow_writes(rows.filter(pl.col("source") == "ftrace"), args, losses)
     files = _list_files(written)
     found = [PLACED.empty()]
-    records = list_records(rows.filter(pl.col("source") == "amd_log"))
+    records = _list_records(rows.filter(pl.col("source") == "amd_log"))
     for (file,), own in records.group_by("file", maintain_order=True):
         placed = _place_log(own, sizes[int(str(file))], files)
         if placed is not None:
@@ -78,7 +78,7 @@ def read_writes(rows: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, si
     return LogWrites(placed, writers, _list_spans(wrote, by_themselves))
 
 
-def list_records(log: pl.DataFrame) -> pl.DataFrame:
+def _list_records(log: pl.DataFrame) -> pl.DataFrame:
     """Return the lines of logs that have a row: file, offset, end, stamp_ns, next_ns, pid, tid, by file and offset.
 
     Args:
