@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tracecorr.pipeline import correlate
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 
 REPO = Path(__file__).resolve().parents[1]
 # They record, look at what else the machine records, or wait for a browser: nothing else may run beside them.
@@ -34,6 +37,40 @@ def data_folder() -> Path:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+Recorded = Callable[..., Capture]
+
+
+@pytest.fixture(scope="session")
+def recorded(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """Return what imports a recorded run, once in a test run for all workers: no test may change the capture.
+
+    Its arguments: the run's folder in the recorded data; `trace`, a file or folder there (None = none, as where the run
+    has none); `log` and `samples`, whether these are taken, too; options of `import_files`.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "recorded"
+    shared.mkdir(exist_ok=True)
+
+    def make(
+        run: str, *, trace: str | None = "ftrace.txt", log: bool = True, samples: bool = True, **options: Any
+    ) -> Capture:
+        folder = data_folder / run
+        key = "-".join(str(word).replace("/", "_") for word in (run, trace, log, samples, *options.values()))
+        logs, traces, readings = folder / "amd.log", folder / (trace or "none"), folder / "clock.json"
+        out = shared / f"{key}.tracecorr"
+        with (shared / f"{key}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (out / "tables").is_dir():
+                import_files(
+                    out, [logs] if log else [], [traces] if traces.exists() else [], force=True,
+                    clock_samples=readings if samples and readings.exists() else None, **options,
+                )  # fmt: skip
+                correlate(out)
+        return Capture.open(out)
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +98,9 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
-    settings.register_profile("no_deadline", settings(), deadline=None)
-    settings.load_profile("no_deadline")
+    # Every run tries other examples; `scripts/soak/run mutations` tries thousands.
+    settings.register_profile("few", deadline=None, max_examples=20)
+    settings.load_profile("few")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

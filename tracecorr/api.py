@@ -380,7 +380,6 @@ class Capture:
         """Write the whole capture as a Perfetto trace; a file that is there is replaced when all of it is written.
 
         Raises:
-            MachineError: the package `perfetto` is not installed.
             InputError: the file cannot be written.
         """
         from tracecorr.export.files import open_fresh

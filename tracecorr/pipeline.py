@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tracecorr.link.threads.identities import add_programs, attach_identities, n
 from tracecorr.link.threads.lives import ToLog
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
-from tracecorr.link.warnings import list_warnings
+from tracecorr.link.warnings import list_warnings, warn_missing
 from tracecorr.link.writes.place import WRITE_COLUMNS, LogWrites, has_writes, read_writes
 from tracecorr.model import schema
 from tracecorr.model.checksum import Checksum
@@ -41,7 +42,14 @@ from tracecorr.read.importing import (
     read_ends,
 )
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
-from tracecorr.sources import drop_continued_losses, read_parts, refuse_repeated, set_prints_apart
+from tracecorr.sources import (
+    drop_continued_losses,
+    list_shared_logs,
+    read_parts,
+    refuse_repeated,
+    separate_writers,
+    set_prints_apart,
+)
 from tracecorr.store import raw
 from tracecorr.store.capture import (
     FORMAT_VERSION,
@@ -55,7 +63,6 @@ from tracecorr.store.capture import (
     write_tables,
 )
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
-from tracecorr.store.losses import complete_losses, list_missing_bytes
 from tracecorr.store.memory import give_back, refuse_hopeless
 from tracecorr.store.parts import Parts, SourcePart, StoredPart
 from tracecorr.store.place import check_place, describe_abandoned, lock_capture, name_stage, put_in_place
@@ -69,9 +76,11 @@ from tracecorr.store.raw import (
 )
 from tracecorr.store.recording import (
     close_killed,
+    complete_losses,
     drop_unwritten,
     is_attached,
     list_exact,
+    list_missing_bytes,
     list_recorded_losses,
     seen_names,
     seen_processes,
@@ -293,10 +302,16 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         parts = set_prints_apart(parts)
         refuse_repeated(parts, capture.info["files"])
         parts = drop_continued_losses(parts)
+    writes = None
+    if list_shared_logs(parts):
+        # Before its lines are known for sure.
+        writes = _read_writes(parts.read_events(WRITE_COLUMNS[1:]), parts, capture)
+        parts, placed = separate_writers(parts, capture, writes.placed)
+        writes = replace(writes, placed=placed)
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
-    tables, maps = _build_tables(parts, seen, capture, stages)
+    tables, maps, missing = _build_tables(parts, seen, capture, stages, writes)
     stages.begin("writing the tables")
     # New tables may have the sizes of the old ones, and the new views no room: the old ones would pass for theirs.
     drop_views(path)
@@ -304,7 +319,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     has_samples = any(entry.get("form") == "clock_samples" for entry in capture.info.get("files") or [])
     samples = _samples(capture) if has_samples else None
     told = list_warnings(tables, maps, samples, attached=is_attached(capture.info))
-    warnings = [*(capture.info.get("import_warnings") or []), *told]
+    warnings = [*(capture.info.get("import_warnings") or []), *told, *warn_missing(missing, tables["files"])]
     write_info(path, {**capture.info, "format": FORMAT_VERSION, "warnings": warnings})
     held = hold_tables(tables, {"events": list_drawn_columns(tables["events"])})
     _end(stages, "store")
@@ -325,10 +340,10 @@ def _end(stages: Stages, stage: str) -> None:
 
 
 def _build_tables(
-    parts: Parts, seen: SeenIdentities, capture: Capture, stages: Stages
-) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap]]:
+    parts: Parts, seen: SeenIdentities, capture: Capture, stages: Stages, known: LogWrites | None
+) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap], pl.DataFrame]:
     stages.begin("aligning the clocks")
-    identities, held, maps, written = _align(parts, seen, capture)
+    identities, held, maps, writes = _align(parts, seen, capture, known)
     clock_map, losses = _clock_rows(held[0], maps), _place_losses(parts, maps)
     # The rows are most of what is in memory. Popped, they are the callee's alone, and freed as it goes.
     held.append(place_records(held.pop(), maps))
@@ -349,55 +364,56 @@ def _build_tables(
         gpus,
         ledger,
         pl.concat([losses, spans]),
-        written,
+        writes,
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
     ledger = _sum_ledger(pl.concat([ledger, dropped]))
-    losses = pl.concat([losses, spans, tables["losses"], list_unreadable(ledger, tables["events"])])
+    unwritten = schema.LOSSES.conform(writes.missing.select("from_ns", "to_ns", source=pl.lit("amd_log")))
+    losses = pl.concat([losses, spans, unwritten, tables["losses"], list_unreadable(ledger, tables["events"])])
     tables |= {
         "clock_map": clock_map, "files": _file_rows(capture), "ledger": ledger, "losses": losses,
         "samples": build_samples(parts.small("polls"), tables["gpus"], tables["processes"]),
     }  # fmt: skip
-    return tables, maps
+    return tables, maps, writes.missing
 
 
 def _align(
-    parts: Parts, seen: SeenIdentities, capture: Capture
-) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap], pl.DataFrame]:
+    parts: Parts, seen: SeenIdentities, capture: Capture, known: LogWrites | None
+) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap], LogWrites]:
     """Find threads and clocks; which thread used an address at a time is asked only once the clocks are known.
 
-    Returns: threads and processes; all rows, as the only frame of a list; the clock maps; the writes of the logs.
+    Returns: threads and processes; all rows, as the only frame of a list; the clock maps; what writes tell of the logs.
     """
     held = [parts.read_events()]
     owners = find_owners(
         _select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
     )
     held = [name_log_pids(set_owners(held.pop(), owners))]
-    written = _read_writes(held[0], parts, capture)
-    identities = _map_threads(held[0], parts, seen, owners, written.writers)
-    records, maps = _fit(held.pop(), parts, identities, capture, written.spans)
+    writes = _read_writes(held[0], parts, capture, known)
+    identities = _map_threads(held[0], parts, seen, owners, writes.writers)
+    records, maps = _fit(held.pop(), parts, identities, capture, writes.spans)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     if not identities.log_threads["tid"].null_count() or len(clocks) != 1 or not clocks[0].aligned:
-        return identities, [records], maps, written.placed
+        return identities, [records], maps, writes
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
     rows = name_log_pids(set_owners(parts.read_events(THREAD_COLUMNS), owners))
-    again = _map_threads(rows, parts, seen, owners, written.writers, lambda stamps: clocks[0].to_common(stamps) + added)
+    again = _map_threads(rows, parts, seen, owners, writes.writers, lambda stamps: clocks[0].to_common(stamps) + added)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
-        return identities, [records], maps, written.placed
+        return identities, [records], maps, writes
     del records  # large
-    records, maps = _fit(name_log_pids(set_owners(parts.read_events(), owners)), parts, again, capture, written.spans)
-    return again, [records], maps, written.placed
+    records, maps = _fit(name_log_pids(set_owners(parts.read_events(), owners)), parts, again, capture, writes.spans)
+    return again, [records], maps, writes
 
 
-def _read_writes(rows: pl.DataFrame, parts: Parts, capture: Capture) -> LogWrites:
+def _read_writes(rows: pl.DataFrame, parts: Parts, capture: Capture, known: LogWrites | None = None) -> LogWrites:
     """Return what the writes of the trace tell of the logs."""
     if not has_writes(rows):
         return LogWrites()
     lost = [part.stored.losses for part in parts.each if part.source == "ftrace"]
     sizes = {entry["file"]: int(entry["size"]) for entry in capture.info["files"]}
-    return read_writes(rows.select(WRITE_COLUMNS), parts.args, pl.concat(lost), sizes)
+    return read_writes(rows.select(WRITE_COLUMNS), parts.args, pl.concat(lost), sizes, known)
 
 
 def _map_threads(

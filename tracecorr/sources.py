@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import combinations, count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,13 @@ from polars import selectors as cs
 
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
+from tracecorr.model.kinds import DERIVED
 from tracecorr.model.parts import Block
 from tracecorr.model.reasons import NUL_BYTES
 from tracecorr.progress import Stages, Watch
 from tracecorr.read.amdlog import read_amd_log
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES
+from tracecorr.read.amdlog.shared import SharedLog, find_swaps
 from tracecorr.read.ftrace import (
     read_ftrace_pages,
     read_ftrace_text,
@@ -167,6 +171,72 @@ def _count_holes(blocks: Iterator[Block], stream: RawStream, entry: Mapping[str,
         }
         zeros = sum(size for _, size in stream.skipped)
         yield Block(ledger=schema.LEDGER.conform(pl.DataFrame([{**row, "bytes": zeros}])))
+
+
+def list_shared_logs(parts: Parts) -> list[int]:
+    """Return the logs (key of `files`) in which several processes print."""
+    logs = (part.read_events(("file", "pid")) for part in parts.each if part.source == "amd_log")
+    return [int(rows["file"][0]) for rows in logs if rows["pid"].drop_nulls().n_unique() > 1]
+
+
+def separate_writers(parts: Parts, capture: Capture, placed: pl.DataFrame) -> tuple[Parts, pl.DataFrame]:
+    """Return the parts with each log that several processes wrote at once read by the bytes of each of them.
+
+    Args:
+        parts: what the readers gave.
+        capture: the capture.
+        placed: which write of a trace put which bytes into a log (`part_tables.WRITES`).
+
+    Returns: with them `placed`, in which writes of two processes are swapped where the log tells their order.
+    """
+    counts = placed.group_by("file").agg(pl.col("pid").n_unique(), known=pl.col("pid").is_not_null().all())
+    shared = counts.filter("known", pl.col("pid") > 1)["file"].to_list()
+    entries = {entry["file"]: entry for entry in capture.info["files"] if entry["file"] in shared}
+    changed = {}
+    for part in parts.each:
+        file = part.stored.ledger.row(0, named=True)["file"] if part.source == "amd_log" else None
+        if file is None or file not in entries:
+            continue
+        others, mine = placed.filter(pl.col("file") != file), placed.filter(pl.col("file") == file)
+        with open_read_at(capture.raw_path(entries[file])) as (read_at, size):
+            mine = _swap_writes(mine, read_at, size)
+            stored = _read_shared(part.stored, read_at, size, file, mine)
+        changed[id(part)] = replace(part, stored=stored)
+        placed = pl.concat([others, mine]).sort("file", maintain_order=True)
+    return Parts([changed.get(id(part), part) for part in parts.each]), placed
+
+
+def _swap_writes(placed: pl.DataFrame, read_at: Callable[[int, int], bytes], size: int) -> pl.DataFrame:
+    """Return the writes of a log, with those swapped that its content tells to be so."""
+    position, length = (placed[name].to_numpy() for name in ("position", "length"))
+    at = find_swaps(position, length, placed["pid"].to_list(), read_at, size)
+    order, position = np.arange(placed.height), position.copy()
+    order[at], order[at + 1] = at + 1, at
+    position[at + 1] = position[at] + length[at + 1]
+    swapped = np.isin(np.arange(placed.height), np.concatenate([at, at + 1]))
+    evidence = pl.when(pl.Series(swapped)).then(pl.lit(DERIVED)).otherwise("evidence").cast(placed.schema["evidence"])
+    return placed[order].with_columns(position=pl.Series(position), evidence=evidence)
+
+
+def _read_shared(
+    stored: StoredPart, read_at: Callable[[int, int], bytes], size: int, file: int, placed: pl.DataFrame
+) -> StoredPart:
+    """Return the rows of a log of several processes, read from copies of the bytes of each."""
+    folder = stored.paths["events"][0].parent
+    position, length = (placed[name].to_numpy() for name in ("position", "length"))
+    log = SharedLog.of(position, length, placed["pid"].to_list(), size)
+    with TemporaryDirectory(dir=folder) as copies:
+        names = [Path(copies) / f"{writer}.log" for writer in range(log.count)]
+        with ExitStack() as stack:
+            log.split(read_at, [stack.enter_context(name.open("wb")) for name in names])
+        return write_part(folder, f"amd_log-{file}-shared", _read_copies(log, names, file))
+
+
+def _read_copies(log: SharedLog, names: Sequence[Path], file: int) -> Iterator[Block]:
+    for writer, name in enumerate(names):
+        with name.open("rb") as stream:
+            for block in read_amd_log(stream, file):
+                yield log.restore(block, writer)
 
 
 def _move_offsets(block: Block, skipped: Sequence[tuple[int, int]]) -> Block:

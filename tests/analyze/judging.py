@@ -11,7 +11,7 @@ from analyze_tables import Rows, tables_of
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.model import schema
-from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
+from tracecorr.store.fleet import COUNTED_TABLES, count_keys, move_table
 
 # What a run may have had as well.
 COMMAND_SUBMISSION = {"event": 50, "ts_ns": 8_000, "layer": "ioctl", "name": "DRM_IOCTL_AMDGPU_CS", "process": 0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,20 +13,14 @@ from synthetic_run import make_run
 from tracecorr.analyze.compare import Comparison, Side, compare_captures
 from tracecorr.analyze.compare.counts import measure_rate, summarize_rate
 from tracecorr.analyze.report.markdown import render_comparison
-from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 
 
 @pytest.fixture(scope="module")
-def comparison(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def comparison(recorded: Callable[..., Capture]) -> Comparison:
     """Return the comparison of the RECORDED runs with one and with four streams."""
-    sides = []
-    for name in ("caseA-1stream", "caseB-4streams"):
-        folder = data_folder / "captures" / name
-        out = tmp_path_factory.mktemp("compare") / f"{name}.tracecorr"
-        capture = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=folder / "clock.json")
-        correlate(capture.path)
-        sides.append(Side(capture.name, capture.table, capture.info))
-    return compare_captures(*sides)
+    sides = [recorded(f"captures/{name}") for name in ("caseA-1stream", "caseB-4streams")]
+    return compare_captures(*(Side(capture.name, capture.table, capture.info) for capture in sides))
 
 
 def test_one_stream_against_four(comparison: Comparison) -> None:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tracecorr.analyze.report import Report, summarize_capture
-from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 
 CAPTURES = ("caseA-1stream", "caseB-4streams", "gemm-rocblas-300", "mt-threads", "streams-priority", "t1-local-clock")
 
 
 @pytest.fixture(scope="module", params=CAPTURES)
-def recorded(
-    request: pytest.FixtureRequest, data_folder: Path, tmp_path_factory: pytest.TempPathFactory
+def told(
+    request: pytest.FixtureRequest, data_folder: Path, recorded: Callable[..., Capture]
 ) -> tuple[Report, dict[str, Any]]:
     """Return the report of a recorded run, and the counts of its recorder."""
-    folder = data_folder / "captures" / request.param
-    out = tmp_path_factory.mktemp("truths") / f"{request.param}.tracecorr"
-    samples = folder / "clock.json"
-    capture = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=samples)
-    correlate(capture.path)
+    capture, folder = recorded(f"captures/{request.param}"), data_folder / "captures" / request.param
     counts = json.loads((folder / "meta.json").read_text())["counts"]
     return summarize_capture(capture.name, capture.table), counts
 
@@ -34,8 +31,8 @@ def rows_by(report: Report, section: str, key: str) -> dict[str, dict[str, Any]]
     return {row[key]: row for row in frame.iter_rows(named=True)}
 
 
-def test_packets_are_those_of_the_log(recorded: tuple[Report, dict[str, Any]]) -> None:
-    report, counts = recorded
+def test_packets_are_those_of_the_log(told: tuple[Report, dict[str, Any]]) -> None:
+    report, counts = told
     log, kinds = counts["amd_log"], rows_by(report, "launches", "kind")
     assert kinds["dispatch"]["packets"] == log["dispatch_packets"]
     assert kinds["barrier_and"]["packets"] == log["BarrierAND_packets"]
@@ -43,8 +40,8 @@ def test_packets_are_those_of_the_log(recorded: tuple[Report, dict[str, Any]]) -
     assert sum(row["dispatches"] for row in rows_by(report, "kernels", "name").values()) == log["dispatch_packets"]
 
 
-def test_every_packet_has_a_recorded_doorbell(recorded: tuple[Report, dict[str, Any]]) -> None:
-    report, _ = recorded
+def test_every_packet_has_a_recorded_doorbell(told: tuple[Report, dict[str, Any]]) -> None:
+    report, _ = told
     rows = rows_by(report, "launches", "kind")
     assert {"dispatch", "barrier_and"} <= rows.keys()
     for kind in rows.keys() - {"copy"}:
@@ -53,8 +50,8 @@ def test_every_packet_has_a_recorded_doorbell(recorded: tuple[Report, dict[str, 
         assert row["with_call"] == row["packets"]
 
 
-def test_ioctls_are_those_of_the_trace(recorded: tuple[Report, dict[str, Any]]) -> None:
-    report, counts = recorded
+def test_ioctls_are_those_of_the_trace(told: tuple[Report, dict[str, Any]]) -> None:
+    report, counts = told
     ours = {
         name.removeprefix("AMDKFD_IOC_"): row["calls"]
         for name, row in rows_by(report, "ioctls", "name").items()
@@ -63,8 +60,8 @@ def test_ioctls_are_those_of_the_trace(recorded: tuple[Report, dict[str, Any]]) 
     assert ours == counts["kfd_ioctls"]
 
 
-def test_hip_calls_and_queues_are_those_of_the_log(recorded: tuple[Report, dict[str, Any]]) -> None:
-    report, counts = recorded
+def test_hip_calls_and_queues_are_those_of_the_log(told: tuple[Report, dict[str, Any]]) -> None:
+    report, counts = told
     calls = rows_by(report, "hip_calls", "name")
     # The recorder counted names that start with hip; __hipPushCallConfiguration is one of ours, too.
     assert sum(row["calls"] for name, row in calls.items() if name.startswith("hip")) == counts["amd_log"]["hip_calls"]
@@ -73,8 +70,8 @@ def test_hip_calls_and_queues_are_those_of_the_log(recorded: tuple[Report, dict[
     assert sum(row["dispatches"] for row in logged) == counts["amd_log"]["dispatch_packets"]
 
 
-def test_nothing_is_lost_or_unaccounted_and_clocks_agree(recorded: tuple[Report, dict[str, Any]]) -> None:
-    report, _ = recorded
+def test_nothing_is_lost_or_unaccounted_and_clocks_agree(told: tuple[Report, dict[str, Any]]) -> None:
+    report, _ = told
     assert report.summary["records_lost"] == 0
     assert report.summary["unaligned"] == []
     assert rows_by(report, "unaccounted", "path") == {}

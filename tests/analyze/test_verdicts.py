@@ -5,6 +5,7 @@ The runs are SYNTHETIC (`synthetic_run.py`), except where a test says that they 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from tracecorr.analyze.verdicts import CLAIMS, Thresholds, judge_capture
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 
 NAMES = [claim.name for claim in CLAIMS]
 
@@ -212,6 +214,30 @@ def test_a_lost_update_excuses_the_priority_that_a_queue_was_created_with() -> N
     assert judge(rows, "priority_reaches_hardware")[0] == "UNKNOWN"
 
 
+def test_a_runtime_that_ignores_priorities_is_named_as_the_cause() -> None:
+    """Packets print priority 3 (high) and the queue is one of normal priority; or the variable says it."""
+    rows = make_run()
+    rows["queues"][0]["priority_log"] = 1
+    plain = judge(rows, "priority_reaches_hardware")
+    asked = {"environment": {"DEBUG_HIP_IGNORE_STREAM_PRIORITY": "1"}}
+    by_variable = judge(rows, "priority_reaches_hardware", info=asked)
+    rows["launches"][0]["stream_priority"] = 3
+    by_packet = judge(rows, "priority_reaches_hardware")
+    assert [outcome for outcome, *_ in (plain, by_variable, by_packet)] == ["FAIL"] * 3
+    assert "DEBUG_HIP_IGNORE_STREAM_PRIORITY" not in plain[1]
+    for _, reason, _ in (by_variable, by_packet):
+        assert "ignores stream priorities" in reason and "set DEBUG_HIP_IGNORE_STREAM_PRIORITY=0" in reason
+
+
+def test_doorbells_that_clr_rings_itself_are_told() -> None:
+    rows = make_run()
+    drop_layer("doorbell")(rows)
+    info = {"environment": {"DEBUG_CLR_DIRECT_DOORBELL": "1"}}
+    outcome, reason, remedy = judge(rows, "doorbell_per_packet", info=info)
+    assert (outcome, remedy) == ("UNKNOWN", "run without DEBUG_CLR_DIRECT_DOORBELL")
+    assert "rings doorbells without a call" in reason
+
+
 def test_losses_do_not_excuse_what_was_seen() -> None:
     rows = make_run()
     rows["losses"].append({"source": "ftrace", "cpu": 0, "from_ns": 5_500, "to_ns": 5_600, "count": 1})
@@ -279,15 +305,9 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("capture", RECORDED)
-def test_verdicts_on_recorded_runs_are_known(capture: str, data_folder: Path, tmp_path: Path) -> None:
+def test_verdicts_on_recorded_runs_are_known(capture: str, recorded: Callable[..., Capture]) -> None:
     """RECORDED runs of the null GPU: its driver refuses CREATE_QUEUE, and the verdict says so."""
-    folder = data_folder / "captures" / capture
-    trace, samples = folder / "ftrace.txt", folder / "clock.json"
-    made = import_files(
-        tmp_path / "x.tracecorr", [folder / "amd.log"], [trace] if trace.exists() else [],
-        clock_samples=samples if samples.exists() else None,
-    )  # fmt: skip
-    correlate(made.path)
+    made = recorded(f"captures/{capture}")
     found = {v.name: str(v.outcome) for v in judge_capture(made.table, info=made.info)}
     assert {name: found[name] for name in RECORDED[capture]} == RECORDED[capture]
     assert found["nothing_lost"] == found["causality"] == "PASS"

@@ -88,9 +88,17 @@ def wait_for_address(page: Any, *parts: str) -> None:
 
 
 def open_at(page: Any, address: str) -> None:
-    """Load an address anew, also when only its hash differs."""
+    """Load an address anew, also when only its hash differs; one that names no view shows the whole capture."""
     page.goto("about:blank")
     page.goto(address)
+    wait_idle(page)
+    if not any(f"{key}=" in address for key in ("t0", "sel", "record", "q", "y")):
+        show_whole(page)
+
+
+def show_whole(page: Any) -> None:
+    """Leave the first view: the whole capture, nothing selected."""
+    page.evaluate("() => { TL.clear(); TL.showWhole(); __tl.changed(); }")
     wait_idle(page)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from browsing import CHROMIUM, FLAGS, start_server, wait_idle
+from browsing import CHROMIUM, FLAGS, show_whole, start_server, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.app import index
@@ -76,6 +76,7 @@ def page(browser: Any, url: str) -> Iterator[Any]:
     )
     page.goto(url)
     wait_idle(page)
+    show_whole(page)
     yield page
     page.close()
     assert troubles == []

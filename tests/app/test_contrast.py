@@ -34,7 +34,7 @@ def _contrast(a: str, b: str) -> float:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("ink", ["text", "dim", "accent", "good", "bad"])
+@pytest.mark.parametrize("ink", ["text", "dim", "accent", "good", "bad", "warn"])
 @pytest.mark.parametrize("ground", ["bg", "bg2", "head", "card"])
 def test_text_is_readable(theme: str, ink: str, ground: str) -> None:
     colours = _colours(theme)

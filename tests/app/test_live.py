@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from browsing import Held, needs_browser, open_at, press, start_server, state_of, wait_for, wait_for_address, wait_idle
 
@@ -68,6 +69,28 @@ def test_whole_lines_are_read_and_later_ones_follow(running: tuple[Capture, byte
     while library.get(Wanted("live")).index.views.events == first.views.events:
         time.sleep(0.05)
     assert not (capture.path / "tables").exists() and not (capture.path / "views").exists()
+
+
+def test_the_kernel_side_is_followed(running: tuple[Capture, bytes], data_folder: Path) -> None:
+    """REAL: the pages of a trace, the first half of which is there at the first reading."""
+    capture, _ = running
+    source, target = data_folder / "captures" / "hang-deadlock", capture.path / "raw" / "ftrace" / "main"
+    shutil.copytree(source / "raw", target)
+    shutil.copyfile(source / "clock.json", capture.path / "raw" / "clock.json")
+    shutil.copyfile(source / "amd.log", capture.path / "raw" / "amd_log" / "0-amd.log")
+    pages = (target / "cpu0.bin").read_bytes()
+    half = len(pages) // 8192 * 4096
+    (target / "cpu0.bin").write_bytes(pages[: half + 100])  # a page of which a part is written
+    library = Library({"live": capture})
+
+    def count() -> int:
+        events = library.get(Wanted("live")).index.capture.table("events")
+        return int(events.filter(pl.col("layer").cast(pl.String) == "ioctl").collect().height)
+
+    first = count()
+    (target / "cpu0.bin").write_bytes(pages)
+    _wait_for(library, 2)
+    assert 0 < first < count()
 
 
 def test_a_reading_is_told_of_when_its_picture_is_there(

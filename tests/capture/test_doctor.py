@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -369,6 +370,14 @@ def _start_user(library: Path) -> tuple[int, Callable[[], None]]:
     return pid, end
 
 
+def test_a_library_that_is_asked_for_is_a_runtime_all_the_same(hsa_library: Path) -> None:
+    """Else the capture would take it for known, and never probe its doorbells."""
+    offer = probe_machine(wanted=Wanted(uprobes=(f"{hsa_library}:hsa_queue_create",)))
+    (found,) = (runtime for runtime in offer.runtimes if runtime.path == str(hsa_library))
+    assert found.kind == "hsa"
+    assert {"hsa_signal_store_screlease", "hsa_queue_create"} <= found.symbols.keys()
+
+
 def test_users_of_a_file_are_counted(tmp_path: Path) -> None:
     library = need_zlib(tmp_path)
     runtime = read_library(library, ["crc32"])
@@ -399,3 +408,8 @@ def test_each_runtime_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "container x" in found[1].why
     monkeypatch.setattr(findings, "KFD_DEVICE", Path("/no/such/kfd"))
     assert findings.look_at_kfd().state == NO
+    told = replace(HSA, kind="hip", symbols={"hipExtEnableLogging": 0x10})
+    (demand,) = [f for f in findings.look_at_runtimes([told], "process 7") if f.name == "log on demand"]
+    assert "hipExtEnableLogging() itself" in demand.why
+    (effect,) = findings.look_at_environment({"AMD_LOG_LEVEL_SIZE": "64", "HSA_CU_MASK": "0:1"})
+    assert effect.why == "AMD_LOG_LEVEL_SIZE=64: the runtime empties its log when it reaches so many MiB"

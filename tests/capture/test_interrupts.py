@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tracecorr.capture import tables
+from tracecorr.capture import run
 from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
+from tracecorr.capture.run import build_tables
 from tracecorr.capture.signals import Interrupted, SignalInbox
-from tracecorr.capture.tables import build_tables
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.store import Capture
 from tracecorr.store.frames import FRAME_BYTES
@@ -90,7 +90,7 @@ def _wait(place: Path, *_: object) -> None:
 
 
 def test_a_signal_ends_the_building_of_tables(folder: RecordingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_build", _wait)
+    monkeypatch.setattr(run, "_build", _wait)
 
     def interrupt() -> None:
         while not (folder.shown / "ready").exists():

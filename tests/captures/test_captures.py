@@ -28,31 +28,18 @@ WITH_TRACE = [name for name, counts in EXPECTED.items() if counts["ioctls"]]
 Importer = Callable[..., Capture]
 
 
-@pytest.fixture(scope="session")
-def imported(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Importer:
-    """Return a function that imports a recorded capture once per way of importing it."""
-    made: dict[tuple[str, bool, bool], Capture] = {}
+@pytest.fixture
+def imported(recorded: Importer) -> Importer:
+    """Return a function that imports a recorded capture."""
 
     def make(name: str, *, pages: bool = False, samples: bool = True) -> Capture:
-        key = (name, pages, samples)
-        if key not in made:
-            source = data_folder / "captures" / name
-            trace = source / ("raw" if pages else "ftrace.txt")
-            clock = source / "clock.json"
-            out = tmp_path_factory.mktemp("capture") / f"{name}.tracecorr"
-            import_files(
-                out,
-                [source / "amd.log"],
-                [trace] if trace.exists() else [],
-                clock_samples=clock if samples and clock.exists() else None,
-            )
-            warnings = correlate(out)
-            # Without the readings the marks of the trace are of no use, and that is said.
-            bare = trace.exists() and not samples
-            assert [w for w in warnings if "bounds the clock from one side only" not in w] == []
-            assert len(warnings) == (1 if bare else 0)
-            made[key] = Capture.open(out)
-        return made[key]
+        capture = recorded(f"captures/{name}", trace="raw" if pages else "ftrace.txt", samples=samples)
+        warnings = capture.info["warnings"]
+        # Without the readings the marks of the trace are of no use, and that is said.
+        bare = name in WITH_TRACE and not samples
+        assert [w for w in warnings if "bounds the clock from one side only" not in w] == []
+        assert len(warnings) == (1 if bare else 0)
+        return capture
 
     return make
 

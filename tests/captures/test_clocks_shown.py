@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,10 @@ import pytest
 from tracecorr.analyze.clocks import describe_fitted_rate
 from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.clock.refuted import find_refuted
-from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
+Recorded = Callable[..., Capture]
 _SAID = "ftrace:mono: the trace was said to be on CLOCK_MONOTONIC"
-
-
-def _import(source: Path, out: Path, *, samples: bool = False, log: bool = True, **options: Any) -> Capture:
-    logs = [source / "amd.log"] if log else []
-    readings = source / "clock.json" if samples else None
-    import_files(out, logs, [source / "ftrace.txt"], clock_samples=readings, **options)
-    correlate(out)
-    return Capture.open(out)
 
 
 def _clocks(capture: Capture) -> pl.DataFrame:
@@ -42,10 +35,8 @@ def _trace_rows(capture: Capture) -> pl.DataFrame:
         ("captures/t1-local-clock", True, True), ("captures/t1-local-clock", True, False),
     ],
 )  # fmt: skip
-def test_the_clock_map_tells_how_stamps_became_times(
-    name: str, samples: bool, log: bool, data_folder: Path, tmp_path: Path
-) -> None:
-    capture = _import(data_folder / name, tmp_path / "x.tracecorr", samples=samples, log=log)
+def test_the_clock_map_tells_how_stamps_became_times(name: str, samples: bool, log: bool, recorded: Recorded) -> None:
+    capture = recorded(name, samples=samples, log=log)
     clocks = _clocks(capture).filter(pl.col("source").str.starts_with("ftrace")).sort("from_ns")
     events = _trace_rows(capture).drop_nulls("stamp_ns")
     stamps, shifts = events["stamp_ns"].to_numpy(), (events["ts_ns"] - events["stamp_ns"]).to_numpy()
@@ -57,9 +48,9 @@ def test_the_clock_map_tells_how_stamps_became_times(
 
 
 @pytest.mark.parametrize("name", ["captures/kfd-6.12-t1", "captures/caseA-1stream", "vm/combo-trixie"])
-def test_durations_are_scaled_by_no_more_than_is_told(name: str, data_folder: Path, tmp_path: Path) -> None:
+def test_durations_are_scaled_by_no_more_than_is_told(name: str, data_folder: Path, recorded: Recorded) -> None:
     """The clock is CLOCK_MONOTONIC, and pairs show no other rate: durations are those of the stamps."""
-    capture = _import(data_folder / name, tmp_path / "x.tracecorr")
+    capture = recorded(name, samples=False)
     events = _trace_rows(capture).drop_nulls("dur_ns")
     text = (data_folder / name / "ftrace.txt").read_bytes()
     rows = events.filter((pl.col("dur_ns") > 100_000) & (pl.col("end_offset") > pl.col("offset")))
@@ -77,10 +68,8 @@ def _stamp(text: bytes, offset: int) -> int:
     return int(seconds) * 10**9 + int(fraction.ljust(9, b"0"))
 
 
-def test_a_trace_that_is_not_mono_is_said_to_be_none(data_folder: Path, tmp_path: Path) -> None:
-    source = data_folder / "captures" / "t1-local-clock"
-    wrong = _import(source, tmp_path / "mono.tracecorr", clock="mono")
-    right = _import(source, tmp_path / "local.tracecorr", clock="local")
+def test_a_trace_that_is_not_mono_is_said_to_be_none(recorded: Recorded) -> None:
+    wrong, right = (recorded("captures/t1-local-clock", samples=False, clock=clock) for clock in ("mono", "local"))
     (told,) = [text for text in wrong.info["warnings"] if text.startswith(_SAID)]
     assert "it runs -24.450 ms beside it" in told and "--ftrace-clock local" in told
     assert not [text for text in right.info["warnings"] if text.startswith(_SAID)]
@@ -95,8 +84,8 @@ def test_a_trace_that_is_not_mono_is_said_to_be_none(data_folder: Path, tmp_path
 
 
 @pytest.mark.parametrize("name", ["captures/streams-priority", "captures/mt-threads", "captures/caseA-1stream"])
-def test_a_trace_that_is_mono_is_believed(name: str, data_folder: Path, tmp_path: Path) -> None:
-    capture = _import(data_folder / name, tmp_path / "x.tracecorr", clock="mono")
+def test_a_trace_that_is_mono_is_believed(name: str, recorded: Recorded) -> None:
+    capture = recorded(name, samples=False, clock="mono")
     assert find_refuted(_clocks(capture)) is None
     assert not [text for text in capture.info["warnings"] if text.startswith(_SAID)]
 
@@ -146,12 +135,9 @@ def test_one_clock_is_at_one_time_wherever_it_is_shown(
 
 
 @pytest.mark.parametrize("clock", ["boot", "mono_raw"])
-def test_a_trace_that_is_not_on_the_clock_of_the_gpu_times_is_told(
-    clock: str, data_folder: Path, tmp_path: Path
-) -> None:
+def test_a_trace_that_is_not_on_the_clock_of_the_gpu_times_is_told(clock: str, recorded: Recorded) -> None:
     """Of CLOCK_MONOTONIC_RAW the log of this program has no line: nothing contradicts that."""
-    source = data_folder / "captures" / "t1-local-clock"
-    wrong, right = (_import(source, tmp_path / f"{c}.tracecorr", clock=c) for c in (clock, "local"))
+    wrong, right = (recorded("captures/t1-local-clock", samples=False, clock=c) for c in (clock, "local"))
     said = f"ftrace:{clock}: the trace was said to be on CLOCK_BOOTTIME, but the evidence shows that it runs -24.450 ms"
     assert any(text.startswith(said) for text in wrong.info["warnings"]) == (clock == "boot")
     assert _trace_rows(wrong).equals(_trace_rows(right)), "nor are its bounds those of a clock of one rate"

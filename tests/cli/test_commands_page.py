@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from tracecorr.cli import app, main
-from tracecorr.cli.reference import render_commands
+from tracecorr.cli.reference import list_commands, render_commands
 
 
 def test_commands_page_is_current(repo: Path) -> None:
@@ -20,7 +20,7 @@ def test_every_option_is_there_and_says_what_it_does(repo: Path) -> None:
     page = (repo / "tracecorr" / "cli" / "COMMANDS.md").read_text()
     assert "tracecorr/cli/COMMANDS.md" in (repo / "README.md").read_text()
     root = typer.main.get_command(app)
-    for name, command in root.commands.items():  # type: ignore[attr-defined]
+    for name, command in list_commands(root):
         section = page.split(f"\n## tracecorr {name}\n")[1].split("\n## ")[0]
         for parameter in command.params:
             if parameter.name != "help":

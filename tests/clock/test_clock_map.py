@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -229,7 +229,6 @@ def test_one_sided_evidence_is_unaligned() -> None:
     assert not fitted.aligned
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     ppm=st.floats(-500, 500), seed=st.integers(0, 2**32 - 1), count=st.integers(2, 400),
     width=st.integers(1, 10**6), base=st.integers(-(10**18), 10**18),

@@ -97,6 +97,13 @@ def test_the_word_is_set_while_the_high_one_is_busy_and_never_after(channel: Cha
     assert [a.ts_ns for a in steering.applied] == sorted(a.ts_ns for a in steering.applied)
 
 
+def test_a_link_in_the_place_of_the_channel_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("kept")
+    (tmp_path / "channel").symlink_to(tmp_path / "secret")
+    Channel(tmp_path / "channel").close()
+    assert (tmp_path / "secret").read_text() == "kept" and not (tmp_path / "channel").is_symlink()
+
+
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -108,7 +115,9 @@ def test_all_processes_of_the_low_one_are_stopped_and_go_on(tmp_path: Path) -> N
         try:
             _wait(lambda: (tmp_path / "inner").exists() and (tmp_path / "inner").read_text() != "")
             inside = int((tmp_path / "inner").read_text())
-            stop = StopSignals(tmp_path / "pid")
+            StopSignals(tmp_path / "pid", os.getuid() + 1).apply(Action(HOLD, "low"))
+            assert _state(inside) != "T", "a process of somebody else's is left alone"
+            stop = StopSignals(tmp_path / "pid", os.getuid())
             stop.apply(Action(HOLD, "low"))
             _wait(lambda: _state(inside) == "T")
             assert _state(process.pid) != "T", "the shell itself only waits"
@@ -127,7 +136,7 @@ def test_a_member_of_a_distributed_job_is_not_stopped(tmp_path: Path, force: boo
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
             _wait(lambda: (tmp_path / "pid").exists() and len(children.read_text().split()) == 1)
             _wait(lambda: Path(f"/proc/{children.read_text().split()[0]}/comm").read_text() == "sleep\n")
-            stop = StopSignals(tmp_path / "pid", force=force)
+            stop = StopSignals(tmp_path / "pid", os.getuid(), force=force)
             if force:
                 stop.apply(Action(HOLD, "low"))
                 _wait(lambda: _state(int(children.read_text())) == "T")

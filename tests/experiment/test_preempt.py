@@ -25,7 +25,8 @@ from tracecorr.analyze.compare.statistics import MIN_VALUES
 from tracecorr.analyze.experiment import STAMPS, as_rows
 from tracecorr.analyze.report.markdown import render_experiment
 from tracecorr.cli import main
-from tracecorr.experiment.preempt import Runs, read_stamps
+from tracecorr.experiment import preempt
+from tracecorr.experiment.preempt import PreemptOptions, Runs, read_stamps, warn_of_priorities
 from tracecorr.experiment.report import summarize_experiment, summarize_load
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
@@ -77,7 +78,29 @@ def test_the_verb_without_capture(
     assert report["verdict"]["outcome"] == ("PASS" if beside >= MIN_VALUES else "UNKNOWN")
     kept = pl.read_parquet(tmp_path / "x.experiment" / "stamps.parquet")
     assert kept.schema == pl.Schema(STAMPS)
+    page = tmp_path / "x.html"
+    assert (
+        main([*words[:-2], "--rounds", "1", "--policy", "event", "-o", str(tmp_path / "y"), "--html", str(page)]) == 0
+    )
+    text = page.read_text()
+    assert "What the numbers mean" in text and "plotly-graph-div" in text and "host hold-back" in text
     assert main([*words, "-o", str(tmp_path / "x.experiment")]) == 2  # it is there
+
+
+def test_ignored_priorities_are_told_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SYNTHETIC library that knows the variable may ignore priorities; one that is told to does."""
+    library = tmp_path / "libamdhip64.so.7"
+    library.write_bytes(b"\x7fELF..DEBUG_HIP_IGNORE_STREAM_PRIORITY..")
+    monkeypatch.setattr(preempt, "installed_libraries", lambda *_: {str(library): library})
+    options = PreemptOptions("true", "true", tmp_path / "x.experiment")
+    monkeypatch.delenv("DEBUG_HIP_IGNORE_STREAM_PRIORITY", raising=False)
+    assert "set DEBUG_HIP_IGNORE_STREAM_PRIORITY=0" in warn_of_priorities(options)
+    for value, told in (("1", True), ("0", False)):
+        monkeypatch.setenv("DEBUG_HIP_IGNORE_STREAM_PRIORITY", value)
+        assert bool(warn_of_priorities(options)) is told
+    library.write_bytes(b"\x7fELF")
+    monkeypatch.delenv("DEBUG_HIP_IGNORE_STREAM_PRIORITY")
+    assert warn_of_priorities(options) == ""
 
 
 def test_links_that_a_workload_left_in_its_folder_lead_no_result_elsewhere(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -50,14 +51,16 @@ _ABSURD = (
 )
 
 
-def _spoil(lines: list[str], number: str) -> list[str]:
-    """Return the lines, and each of them again with the number in each place."""
-    spoiled = [line[: at.start()] + number + line[at.end() :] for line in lines for at in _NUMBER.finditer(line)]
+def _spoil(lines: list[str], turn: int) -> list[str]:
+    """Return the lines, and each of them again with a number in each place: with the next one in the next place."""
+    numbers = itertools.islice(itertools.cycle(_ABSURD), turn, None)
+    places = ((line, at) for line in lines for at in _NUMBER.finditer(line))
+    spoiled = [line[: at.start()] + next(numbers) + line[at.end() :] for line, at in places]
     return [*lines, *spoiled, *lines]
 
 
-@pytest.mark.parametrize("number", _ABSURD)
-def test_a_number_that_cannot_be_spoils_nothing_else(number: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_number_that_cannot_be_spoils_nothing_else(number: int, tmp_path: Path) -> None:
     log = [f":5:rocvirtual.cpp :1165: {5_000_000 + n:010d} us: [pid:700 tid: 0x7f0a] {line}"
            for n, line in enumerate(_spoil(_LOG, number))]  # fmt: skip
     trace = [

@@ -23,6 +23,7 @@ from benchmarks.lost_lines import (
 from tracecorr.link.damage import drop_counts, find_damage, limit_evidence, list_losses, open_calls
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
+from tracecorr.model.part_tables import MISSING
 from tracecorr.model.schema import CAT
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
@@ -127,7 +128,7 @@ _EVENTS = {
     "flags": pl.UInt16, "layer": CAT, "name": CAT, "source": CAT, "clock": CAT, "ring": pl.UInt64,
     "packet_index": pl.Int64, "index_counted": pl.Boolean, "command": pl.UInt64,
 }  # fmt: skip
-_LEDGER, _LOSSES = schema.LEDGER.empty(), schema.LOSSES.empty()
+_LEDGER, _LOSSES, _MISSING = schema.LEDGER.empty(), schema.LOSSES.empty(), MISSING.empty()
 
 
 def _events(*rows: dict[str, object]) -> pl.DataFrame:
@@ -153,19 +154,19 @@ def _call(name: str = "hipFree", **more: object) -> dict[str, object]:
 
 def test_packet_indexes_that_leave_numbers_out_are_a_hole() -> None:
     events = _events(_packet(0), _packet(1), _packet(5), _packet(6))
-    damage = find_damage(events, _LEDGER, _LOSSES)
+    damage = find_damage(events, _LEDGER, _LOSSES, _MISSING)
     assert damage.holes.select("low", "high", "count").rows() == [(100, 200, 3)]
     assert list_losses(events, damage).select("from_ns", "to_ns", "count").rows() == [(100, 200, 3)]
 
 
 def test_barriers_that_print_no_index_leave_no_hole() -> None:
-    assert find_damage(_events(_packet(0), _packet(None), _packet(2)), _LEDGER, _LOSSES).holes.is_empty()
+    assert find_damage(_events(_packet(0), _packet(None), _packet(2)), _LEDGER, _LOSSES, _MISSING).holes.is_empty()
 
 
 def test_holes_that_meet_are_one_at_the_place_that_they_share() -> None:
     other = {"ring": 2, "thread": 1}
     events = _events(_packet(0), _packet(0, **other), _packet(4), _packet(4, **other))
-    holes = find_damage(events, _LEDGER, _LOSSES).holes
+    holes = find_damage(events, _LEDGER, _LOSSES, _MISSING).holes
     assert holes.select("thread", "low", "high").sort("thread").rows() == [(0, 100, 200), (1, 100, 200)]
 
 
@@ -174,7 +175,7 @@ def test_a_call_over_a_hole_loses_its_end_and_what_lies_behind_the_hole() -> Non
         _call(dur_ns=90), _call(dur_ns=450), _packet(0, parent_offset=100), _packet(3, parent_offset=100),
         _call(dur_ns=90), _call(dur_ns=90),
     )  # fmt: skip
-    opened = open_calls(events, find_damage(events, _LEDGER, _LOSSES)).filter(pl.col("name") != "gpu_agents")
+    opened = open_calls(events, find_damage(events, _LEDGER, _LOSSES, _MISSING)).filter(pl.col("name") != "gpu_agents")
     assert opened["dur_ns"].to_list() == [90, None, None, None, 90, 90]
     assert opened["flags"].to_list() == [0, int(Flag.ENTER_ONLY), 0, 0, 0, 0]
     assert opened["parent_offset"].to_list() == [None, None, 100, None, None, None]
@@ -184,7 +185,7 @@ def test_a_call_that_tells_its_duration_keeps_its_end() -> None:
     events = _events(
         _call(dur_ns=350, flags=int(Flag.SPAN_TOLD)), _packet(0, parent_offset=0), _packet(3, parent_offset=0)
     )
-    assert open_calls(events, find_damage(events, _LEDGER, _LOSSES)).equals(events)
+    assert open_calls(events, find_damage(events, _LEDGER, _LOSSES, _MISSING)).equals(events)
 
 
 @pytest.mark.parametrize(
@@ -205,17 +206,17 @@ def test_a_call_of_which_one_line_is_there_is_a_hole(
     half: list[dict[str, object]], place: list[tuple[int, int]]
 ) -> None:
     rows = [_call(dur_ns=90), _call(dur_ns=90), _call(dur_ns=90), *half, _call(dur_ns=90)]
-    assert find_damage(_events(*rows), _LEDGER, _LOSSES).holes.select("low", "high").rows() == place
+    assert find_damage(_events(*rows), _LEDGER, _LOSSES, _MISSING).holes.select("low", "high").rows() == place
 
 
 def test_a_call_at_the_end_of_its_thread_is_no_damage() -> None:
     rows = [_call(dur_ns=90), _call(dur_ns=90), _call(flags=int(Flag.ENTER_ONLY)), _packet(0)]
-    assert find_damage(_events(*rows), _LEDGER, _LOSSES).holes.is_empty()
+    assert find_damage(_events(*rows), _LEDGER, _LOSSES, _MISSING).holes.is_empty()
 
 
 def test_a_log_without_ends_of_calls_is_damaged_throughout() -> None:
     events = _events(*[_call(f"hip{n}", flags=int(Flag.ENTER_ONLY)) for n in range(5)])
-    damage = find_damage(events, _LEDGER, _LOSSES)
+    damage = find_damage(events, _LEDGER, _LOSSES, _MISSING)
     assert damage.throughout.to_list() == [0]
     assert list_losses(events, damage).select("from_ns", "to_ns", "count").rows() == [(-1, 400, None)]
 
@@ -227,12 +228,12 @@ def test_a_log_of_two_writers_with_cut_lines_is_damaged_unless_their_writes_are_
     write = {"layer": "syscall", "name": "write", "source": "ftrace", "file": 1}
     rows = [_packet(0, flags=int(Flag.TORN)), _packet(0, process=1)]
     rows += [{**write, "process": n} for n in (0, 1)] if recorded else []
-    assert find_damage(_events(*rows), _LEDGER, _LOSSES).throughout.to_list() == files
+    assert find_damage(_events(*rows), _LEDGER, _LOSSES, _MISSING).throughout.to_list() == files
 
 
 def test_counts_behind_a_hole_are_dropped() -> None:
     events = _events(_packet(0, index_counted=True), _packet(1), _packet(5), _packet(6, index_counted=True))
-    dropped = drop_counts(events, find_damage(events, _LEDGER, _LOSSES))
+    dropped = drop_counts(events, find_damage(events, _LEDGER, _LOSSES, _MISSING))
     assert dropped["packet_index"].to_list()[:4] == [0, 1, 5, None]
 
 
@@ -242,7 +243,7 @@ def test_a_system_call_over_what_its_cpu_lost_has_no_end(cpu: int, flags: int) -
     losses = schema.LOSSES.conform(
         pl.DataFrame({"source": "ftrace", "cpu": cpu, "from_ns": 20, "to_ns": 30, "count": 4})
     )
-    opened = open_calls(events, find_damage(events, _LEDGER, losses))
+    opened = open_calls(events, find_damage(events, _LEDGER, losses, _MISSING))
     assert opened["flags"][0] == flags
     assert opened["dur_ns"][0] == (None if flags else 90)
 
@@ -264,5 +265,5 @@ def test_links_over_a_hole_by_order_or_handle_are_inferred(rule: str, thread: in
         {"from_event": [0], "to_event": [3], "rule": [rule], "evidence": ["derived"]},
         schema_overrides={"rule": CAT, "evidence": CAT},
     )
-    found = limit_evidence(links, events, find_damage(events, _LEDGER, _LOSSES))
+    found = limit_evidence(links, events, find_damage(events, _LEDGER, _LOSSES, _MISSING))
     assert found["evidence"].to_list() == [evidence]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,12 @@ def _read_dump_at(capture: Path, start_ns: int) -> None:
 
 
 @pytest.fixture
-def capture(data_folder: Path, tmp_path: Path) -> Capture:
+def capture(data_folder: Path, recorded: Callable[..., Capture], tmp_path: Path) -> Capture:
     """Return a recorded capture with one synthetic dump that shows one of its queues on two XCCs."""
     source = data_folder / "captures" / "streams-priority"
     files = [source / "amd.log"], [source / "ftrace.txt"]
-    plain = tmp_path / "plain.tracecorr"
-    import_files(plain, *files, clock_samples=source / "clock.json")
-    correlate(plain)
-    queue = Capture.open(plain).table("queues").drop_nulls("create_ioctl_event").collect().row(0, named=True)
+    queues = recorded("captures/streams-priority").table("queues")
+    queue = queues.drop_nulls("create_ioctl_event").collect().row(0, named=True)
     dump = tmp_path / "hqds"
     ring = queue["ring_base"] or queue["hwq"]
     dump.write_text(f"Node 1, gpu_id 65a1:\n{_bank(0, ring)}{_bank(1, ring)}{_bank(2, 0x7F0000000000)}foreign\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.link.descriptors import find_devices
@@ -45,7 +45,6 @@ def _walk(tree: list[Any], rows: list[dict[str, Any]], tick: list[int], above: l
 
 
 @pytest.mark.parametrize("step", [0, 500])
-@settings(max_examples=60, deadline=None)
 @given(trees=st.lists(st.lists(_TREES, max_size=4), min_size=1, max_size=3), instant=st.booleans())
 def test_functions_nest_like_a_stack(step: int, trees: list[list[Any]], instant: bool) -> None:
     """Stamps of a text say nothing (all equal but for the lines' order), those of pages all."""
@@ -141,7 +140,6 @@ class _Machine:
         })  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), _OPERATIONS), min_size=8, max_size=30))
 def test_descriptors_follow_their_tables(steps: list[tuple[int, tuple[Any, Any, int, bool]]]) -> None:
     """What is known of a path is the path of the table; all stamps are equal, so the lines' order decides."""

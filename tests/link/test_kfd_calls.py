@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tracecorr.pipeline import correlate, import_files
 from tracecorr.read.kfd.fields import name_value
 from tracecorr.store import Capture
 
@@ -122,13 +120,9 @@ def test_numbers_with_a_meaning(function: str, key: str, value: int, text: str |
     assert name_value(function, key, value) == text
 
 
-def test_recorded_ioctls_have_the_fields_that_their_probes_read(data_folder: Path, tmp_path: Path) -> None:
+def test_recorded_ioctls_have_the_fields_that_their_probes_read(recorded: Callable[..., Capture]) -> None:
     """kfd-6.12-t1: every CREATE_QUEUE and every ALLOC_MEMORY_OF_GPU has the fields that its probe read."""
-    source = data_folder / "captures" / "kfd-6.12-t1"
-    out = tmp_path / "k.tracecorr"
-    import_files(out, [], [source / "ftrace.txt"], clock_samples=source / "clock.json")
-    correlate(out)
-    capture = Capture.open(out)
+    capture = recorded("captures/kfd-6.12-t1", log=False)
     created = _args(capture, "AMDKFD_IOC_CREATE_QUEUE")
     assert [c["type_name"] for c in created] == ["compute_aql"] * 5 + ["sdma"] * 2
     allocations = _args(capture, "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU")

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.analyze.chain import list_chain
@@ -238,7 +238,6 @@ _ORDERS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
 @given(trees=st.lists(_TREES, min_size=1, max_size=3), order=st.sampled_from(_ORDERS), step=st.sampled_from([0, 500]))
 def test_trees_of_calls_count_each_call_once(trees: list[list[Any]], order: list[str], step: int) -> None:
     """Of a text (by the order of lines) and of pages (by their times); functions call themselves."""

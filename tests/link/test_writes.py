@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -149,3 +150,58 @@ def _make_log(sizes: Sequence[int], stamps_ns: Sequence[int] | None = None) -> p
     rows = rows.with_columns(file=0, pid=8, tid=7, clock=pl.lit("mono"), layer=pl.lit("hip"), name=pl.lit("hipMalloc"))
     events = schema.PART_EVENTS.conform(rows)
     return events.with_columns(source=pl.lit("amd_log", schema.CAT)).select(WRITE_COLUMNS)
+
+
+# SYNTHETIC: a loop whose iterations print the same lengths: microseconds from the first stamp, and bytes.
+_ITERATION = ((0, 90), (4, 164), (9, 120), (15, 141), (40, 90), (46, 75))
+
+
+def _loop(count: int, step_us: int = 150) -> tuple[list[int], list[int]]:
+    """Return sizes and stamps (ns) of a prologue and `count` equal iterations."""
+    sizes, stamps = [101, 137, 149, 163, 171, 83, 97, 111, 119], [n * 7_000 for n in range(9)]
+    rng = random.Random(1)
+    for number in range(count):
+        jitter = rng.randrange(12)
+        sizes += [size for _, size in _ITERATION]
+        stamps += [100_000 + 1_000 * (number * step_us + at + jitter) for at, _ in _ITERATION]
+    return sizes, stamps
+
+
+def _make_writes(sizes: Sequence[int], stamps: Sequence[int], offset_ns: int = 5_000_000) -> pl.DataFrame:
+    """Return the writes of records, three microseconds behind their stamps, on a clock with another begin."""
+    rows = pl.DataFrame({"size_bytes": sizes, "stamp_ns": stamps}).with_columns(
+        pl.col("stamp_ns") + 3_000 + offset_ns, end_stamp_ns=pl.col("stamp_ns") + 4_000 + offset_ns,
+        result=pl.col("size_bytes").cast(pl.String), offset=pl.int_range(pl.len()) * 100, file=1, pid=8, tid=8, fd=3,
+        layer=pl.lit("syscall"), name=pl.lit("write"),
+    )  # fmt: skip
+    events = schema.PART_EVENTS.conform(rows)
+    return events.with_columns(source=pl.lit("ftrace", schema.CAT)).select(WRITE_COLUMNS)
+
+
+@pytest.mark.parametrize("lost", ["trace", "log", "head", "end"])
+def test_no_join_over_a_hole_in_a_loop_is_wrong(lost: str) -> None:
+    sizes, stamps = _loop(10_000)
+    log, writes = _make_log(sizes, stamps), _make_writes(sizes, stamps)
+    truth = dict(zip(log["offset"], writes["offset"], strict=True))
+    # Whole iterations and parts of them.
+    holes = {"head": [(0, 700)], "end": [(59_000, 60_009)]}.get(lost, [(12_000, 12_060), (40_001, 40_101)])
+    losses, size = schema.LOSSES.empty(), sum(sizes)
+    if lost == "trace":
+        spans = [(int(writes["stamp_ns"][a]), int(writes["stamp_ns"][b - 1])) for a, b in holes]
+        losses = schema.LOSSES.conform(pl.DataFrame(spans, schema=["from_ns", "to_ns"], orient="row"))
+        for a, b in reversed(holes):
+            writes = pl.concat([writes[:a], writes[b:]])
+    else:
+        inside = pl.any_horizontal(pl.int_range(pl.len()).is_between(a, b - 1) for a, b in holes)
+        log, old = log.filter(~inside), log.filter(~inside)["offset"]
+        log = log.with_columns(offset=pl.col("length").cast(pl.Int64).cum_sum() - pl.col("length"))
+        truth = {new: truth[before] for new, before in zip(log["offset"], old, strict=True)}
+        size = int(log["length"].sum())
+    found = read_writes(pl.concat([log, writes]), schema.PART_ARGS.empty(), losses, {0: size})
+    calls = found.placed["trace_offset"].gather(find_write(log, found.placed))
+    joined = [(at, call) for at, call in zip(log["offset"], calls, strict=True) if call is not None]
+    assert [(at, call) for at, call in joined if truth[at] != call] == []
+    assert len(joined) > 0.98 * log.height
+    if lost != "trace":
+        expected = [sum(sizes[a:b]) for a, b in holes]
+        assert found.missing["bytes"].to_list() == expected

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr import native
@@ -133,7 +133,6 @@ _ROWS = st.lists(
 )
 
 
-@settings(max_examples=300)
 @given(_ROWS)
 def test_calls_that_nest_are_joined_as_brackets_are(rows: list[tuple[int, int, int]]) -> None:
     records = _records(rows)
@@ -154,7 +153,6 @@ def test_calls_that_nest_are_joined_as_brackets_are(rows: list[tuple[int, int, i
     assert following.tolist() == [after.get(i, -1) for i in range(len(rows))]
 
 
-@settings(max_examples=300)
 @given(_ROWS, st.sampled_from([15, 55, 1000]))
 def test_a_call_encloses_what_follows_up_to_its_exit_or_the_next_call(
     rows: list[tuple[int, int, int]], wait_bytes: int
@@ -203,7 +201,6 @@ def test_what_stands_before_a_dispatch_in_its_call_belongs_to_it(
     assert pointer.tolist() == [row if before < 0 else before for row, before in enumerate(found[2].tolist())]
 
 
-@settings(max_examples=300)
 @given(
     st.lists(st.tuples(st.integers(0, 10), st.integers(-2, 29), *[st.booleans()] * 3), max_size=30),
     st.booleans(),

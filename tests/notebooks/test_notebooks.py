@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import polars as pl
@@ -56,14 +55,6 @@ def environment(monkeypatch: pytest.MonkeyPatch, cache: Path, repo: Path) -> Non
 
 def test_all_notebooks_are_tested(repo: Path) -> None:
     assert sorted(p.stem for p in (repo / "notebooks").glob("*.ipynb")) == sorted(NOTEBOOKS)
-
-
-def test_who_installs_the_extra_can_run_what_exports(repo: Path) -> None:
-    """Here all extras are installed, so that no run of a notebook shows what its own one lacks."""
-    extras = tomllib.loads((repo / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    exporting = [path for path in (repo / "notebooks").glob("*.ipynb") if ".export_perfetto(" in path.read_text()]
-    assert (bool(exporting), "tracecorr[export]" in extras["notebooks"]) == (True, True)
-    assert any(word.startswith("perfetto") for word in extras["export"])
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

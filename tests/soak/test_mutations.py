@@ -19,7 +19,17 @@ def test_mutated_files_end_in_rows_or_are_refused(repo: Path, data_folder: Path)
     )
     assert done.returncode == 0, done.stdout
     ends = {line.split(":")[0]: line for line in done.stdout.splitlines()}
-    assert len(ends) >= 13
+    assert len(ends) >= 14
     # A file in which nearly nothing was changed is read: what refuses each one would pass this test, too.
-    for reader in ("amd_log", "ftrace_text", "ftrace_pages", "perf_pages", "trace_dat", "rocprof_csv", "dump"):
+    for reader in (
+        "amd_log",
+        "ftrace_text",
+        "ftrace_pages",
+        "perf_pages",
+        "trace_dat",
+        "rocprof_csv",
+        "rocpd",
+        "kernel_log",
+        "dump",
+    ):
         assert f" {_COUNT} rows" in ends[reader] or " 0 rows" not in ends[reader], ends[reader]

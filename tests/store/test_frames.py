@@ -33,7 +33,7 @@ def write(path: Path, pieces: list[bytes], *, finish: bool = True) -> FrameWrite
     start=st.integers(0, 2000),
     size=st.integers(0, 999),
 )
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("finish", [True, False])
 def test_any_range_reads_as_of_the_plain_file(
     tmp_path: Path, pieces: list[bytes], start: int, size: int, finish: bool

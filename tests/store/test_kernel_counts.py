@@ -8,8 +8,7 @@ import polars as pl
 import pytest
 
 from tracecorr.model import schema
-from tracecorr.store.losses import complete_losses, count_read
-from tracecorr.store.recording import list_recorded_losses
+from tracecorr.store.recording import complete_losses, count_read, list_recorded_losses
 
 _FULL = {"source": "ftrace", "bytes": 8_192, "reason": "the trace could not be written: no space"}
 _CUT = {"source": "amd_log", "bytes": 5, "records": 0, "reason": "the recording had ended"}

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.clocks import summarize_clocks
 from tracecorr.model import schema
-from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
+from tracecorr.store.fleet import COUNTED_TABLES, count_keys, move_table
 from tracecorr.timeline.drawn import hardware_queues
 
 SLOT = {

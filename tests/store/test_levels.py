@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.timeline import levels
@@ -77,7 +77,6 @@ def test_long_spans_stay_apart_at_every_level() -> None:
         assert np.isin(raw.event[long], level.records.event[level.records.count == 1]).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60)), max_size=60))
 def test_first_fit_rows_never_overlap_below_the_cap(pairs: list[tuple[int, int]]) -> None:
     pairs.sort(key=lambda p: (p[0], -p[1]))
@@ -95,7 +94,6 @@ def _most_beside(start: np.ndarray, end: np.ndarray) -> int:
     return max((int((end[:i] > start[i]).sum()) for i in range(len(start))), default=0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 60)), max_size=60))
 def test_first_fit_of_a_queue_never_overlaps(pairs: list[tuple[int, int]]) -> None:
     """Spans that end in the order in which they start take turns."""

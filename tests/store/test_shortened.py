@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
-from tracecorr.store.losses import list_missing_bytes
+from tracecorr.store.recording import list_missing_bytes
 
 
 def test_a_file_that_lost_its_end_lacks_bytes(tmp_path: Path) -> None:

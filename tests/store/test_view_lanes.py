@@ -44,6 +44,20 @@ def test_without_hip_calls_no_thread_is_called_one_of_the_runtime() -> None:
     assert [group.label for group in told.groups if group.parent == "p0"] == ["thread 1", "ROCr background work"]
 
 
+def test_a_queue_stands_under_the_first_thread_that_uses_it_and_names_its_streams() -> None:
+    packet, call = {"layer": "aql", "name": "dispatch"}, {"layer": "hip", "name": "hipInit"}
+    views = _views(
+        {**call, "thread": 1}, {**call, "thread": 2}, {**call, "thread": 3}, {**packet, "thread": 2, "queue": 7},
+        {**packet, "thread": 3, "queue": 7}, {**packet, "thread": 1, "queue": 8}, {**packet, "queue": 9},
+        queues=[{"queue": queue, "process": 0} for queue in (7, 8, 9)],
+        streams=[{"stream": stream, "process": 0} for stream in (0, 4)],
+        stream_queues=[{"stream": stream, "queue": 7, "from_ns": 0, "to_ns": 1} for stream in (4, 0)],
+    )  # fmt: skip
+    assert [group.label for group in views.groups if group.parent == "p0"] == [
+        "thread 1", "queue 8", "thread 2", "queue 7 · streams 0, 4", "thread 3", "queue 9",
+    ]  # fmt: skip
+
+
 def test_a_duration_below_zero_moves_no_event_out_of_the_overview() -> None:
     """No reader gives one any more, tables of an older version may."""
     call = {"layer": "syscall", "name": "ioctl", "thread": 1}

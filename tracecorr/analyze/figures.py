@@ -131,6 +131,29 @@ def _distributions(sides: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
     return _finish(figure, title, "us (log)", "share of launches", _NO_LATENCY)
 
 
+def draw_policies(stamps: pl.DataFrame) -> go.Figure:
+    """Return the distribution of the high one's latency beside the low one under each policy, and alone.
+
+    Args:
+        stamps: rows of `experiment.STAMPS`, uninstrumented.
+    """
+    high = stamps.filter(pl.col("role") == "high").with_columns(us=(pl.col("complete_ns") - pl.col("start_ns")) / 1000)
+    alone = high.filter((pl.col("phase") == "high_alone") & (pl.col("policy") == "none"))
+    together = high.filter(pl.col("phase") == "together").group_by("policy", maintain_order=True)
+    figure, colours = go.Figure(), list(COLOURS.values())
+    for number, (name, times) in enumerate(
+        (("alone", alone["us"]), *((str(p), part["us"]) for (p,), part in together))
+    ):
+        ordered = times.sort().to_list()
+        shares = [place / len(ordered) for place in range(1, len(ordered) + 1)]
+        figure.add_scatter(
+            x=ordered, y=shares, mode="lines", name=f"{name} ({len(ordered)})",
+            line={"shape": "hv", "color": colours[number % len(colours)]},
+        )  # fmt: skip
+    figure.update_xaxes(LOG_AXIS)
+    return _finish(figure, "Launch to completion of the high one", "us (log)", "share of launches", "no launch")
+
+
 def _name_empty(figure: go.Figure, why: str) -> None:
     """Name a side that has nothing to draw in the legend: else what is drawn may be taken for it."""
     figure.add_scatter(x=[None], y=[None], mode="lines", name=why)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr.model.calls import NOT_YET, is_failed
-from tracecorr.store.keys import Tables as Tables  # all questions take it from here
+from tracecorr.store.fleet import Tables as Tables  # all questions take it from here
 
 # A sum beyond it may have wrapped; rounded to a float it is still told apart from 2**63.
 _LARGEST = 2.0**62

@@ -26,8 +26,9 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
         priority_log, priority_driver (set by UPDATE_QUEUE, else requested by CREATE_QUEUE; null = not probed),
         update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (of an HQD or MQD dump read
         after the priority was set; the first is derived from the second if the driver leaves the queue's register 0, as
-        some of 2026 do), ring_evidence (evidence that Created line and ring are of one queue), evidence_event (the line
-        or ioctl that shows it).
+        some of 2026 do), ignored (packets of the queue print a stream priority that the queue was not made with: the
+        runtime ignores it, ROCm 10), ring_evidence (evidence that Created line and ring are of one queue),
+        evidence_event (the line or ioctl that shows it).
     """
     queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
     updates = _updates(tables, queues)
@@ -37,6 +38,7 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
     rows = queues.join(updates, on="queue", how="left", maintain_order="left").join(
         _dumped(tables, settled), on="queue", how="left", maintain_order="left"
     )
+    rows = rows.join(_ignored(tables, queues), on="queue", how="left", maintain_order="left")
     return rows.select(
         "queue",
         priority_hip=pl.col("priority_hip").cast(pl.Int64),
@@ -48,6 +50,7 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
         update_refused="update_refused",
         priority_hqd="priority_hqd",
         pipe_priority_hqd="pipe_priority_hqd",
+        ignored="ignored",
         ring_evidence=pl.col("ring_evidence").cast(pl.String),
         evidence_event=pl.coalesce("update_event", "created_line_event"),
     )
@@ -84,6 +87,17 @@ def _updates(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:
     probes = rows.filter(pl.col("layer") == "kfd").select("event", update_event="parent")
     found = first.select("queue", "update_event", "update_refused", "updated_ns")
     return found.join(_probed_priority(tables, probes), on="update_event", how="left")
+
+
+def _ignored(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:
+    """Return queue, ignored: whether streams of low or high priority submit to a queue of normal priority.
+
+    Packets print `amd::CommandQueue::Priority` (0 low, 1 normal, 2 medium, 3 high), Created lines that of HSA.
+    """
+    printed = tables("launches").select("queue", "stream_priority").drop_nulls()
+    special = printed.filter(pl.col("stream_priority").is_in([0, 3])).select("queue").unique()
+    normal = queues.filter(pl.col("priority_log") == LOG_OF_HIP[0]).select("queue")
+    return collect(special.join(normal.lazy(), on="queue", how="semi").with_columns(ignored=pl.lit(value=True)))
 
 
 def _probed_priority(tables: Tables, probes: pl.DataFrame) -> pl.DataFrame:

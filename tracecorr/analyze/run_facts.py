@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracecorr.analyze.values import count_of
+from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps, name_state
 
 
@@ -75,6 +76,9 @@ def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
         "environment": " ".join(f"{k}={v}" for k, v in (info.get("environment") or {}).items()),
     }
     yield from (f"{name}: {value}" for name, value in known.items() if value not in (None, ""))
+    # The log of a capture has no limit.
+    told = {name: value for name, value in (info.get("environment") or {}).items() if name != "AMD_LOG_LEVEL_SIZE"}
+    yield from describe_effects(told)
 
 
 def _describe_clock(info: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from tracecorr.store import Capture
-from tracecorr.store.keys import KEYS, count_keys, move_table
+from tracecorr.store.fleet import KEYS, count_keys, move_table
 
 # What of the two captures is put at the same time.
 ANCHORS = {"start": "the first events", "packet": "the first packets"}

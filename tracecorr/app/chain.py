@@ -17,7 +17,7 @@ from tracecorr.model.kinds import INFERRED, Flag
 from tracecorr.timeline.drawn import INFERRED_DOORBELL
 
 Row = dict[str, Any]
-Edge = tuple[int, int]  # stage numbers, from cause to effect
+_Edge = tuple[int, int]  # stage numbers, from cause to effect
 
 _MOMENTS = (
     ("call", "call_ns"), ("command", "enqueue_ns"), ("packet", "packet_ns"), ("doorbell", "doorbell_ns"),
@@ -134,7 +134,7 @@ def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]
 def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> list[Row]:
     at = {s["event"]: i for i, s in enumerate(stages) if s["event"] is not None}
     hollow = {s["of"]: i for i, s in enumerate(stages) if s["event"] is None}
-    found: dict[Edge, Row] = {}
+    found: dict[_Edge, Row] = {}
 
     def add(a: int | None, b: int | None, rule: str, evidence: str | None, err: int | None) -> None:
         if a is not None and b is not None and a != b and (a, b) not in found:
@@ -161,7 +161,7 @@ def _gap_error(cause: Row, effect: Row) -> int | None:
     return None if None in larger + smaller else max(sum(larger), sum(smaller))
 
 
-def _without_shortcuts(found: dict[Edge, Row]) -> list[Row]:
+def _without_shortcuts(found: dict[_Edge, Row]) -> list[Row]:
     """Return the edges without those that skip a stage which two other edges pass through."""
     after: dict[int, set[int]] = {}
     for a, b in found:

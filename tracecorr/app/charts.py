@@ -271,14 +271,14 @@ def _bars(title: str, names: list[str], values: Sequence[float | None], unit: st
         go.Bar(
             orientation="h", y=list(range(len(names))), x=values, hovertext=names, marker_color=COLOURS[layer],
             hovertemplate="%{hovertext}: %{x}<extra></extra>",
-            showlegend=False, customdata=[["search", search_for(n)] for n in names],
+            showlegend=False, customdata=[["search", _search_for(n)] for n in names],
         )
     ]  # fmt: skip
     figure = _figure(title, bars if names else [], x=unit)
     return figure if figure is None else figure.update_yaxes(_ticks(names), autorange="reversed")
 
 
-def search_for(name: str) -> str:
+def _search_for(name: str) -> str:
     """Return what finds this name, and not those that hold it."""
     return f'"{name}"'
 

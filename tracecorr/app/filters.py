@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Filter:
+class _Filter:
     """Say which events count.
 
     Args:
@@ -43,7 +43,7 @@ class Filter:
     errors: bool = False
 
 
-def parse_filter(text: str) -> Filter | None:
+def parse_filter(text: str) -> _Filter | None:
     """Return the filter of a query parameter (JSON), None for an empty one.
 
     Raises:
@@ -57,13 +57,13 @@ def parse_filter(text: str) -> Filter | None:
     streams = given.get("streams", [])
     if not isinstance(streams, list) or len(streams) > _MAX_STREAMS:
         raise ValueError("streams must be a list of numbers")
-    found = Filter(
+    found = _Filter(
         str(given.get("name", "")).lower(), str(given.get("kernel", "")).lower(),
         tuple(sorted(_whole(s, _MAX_KEY) for s in streams)), _whole(given.get("shortest", 0), _MAX_NS),
         _whole(given.get("longest", 0), _MAX_NS),
         bool(given.get("errors", False)),
     )  # fmt: skip
-    return None if found == Filter() else found
+    return None if found == _Filter() else found
 
 
 def _whole(value: object, end: int) -> int:
@@ -73,14 +73,14 @@ def _whole(value: object, end: int) -> int:
 
 
 class Filters:
-    """Filter one capture; the last filtered pictures stay in memory."""
+    """_Filter one capture; the last filtered pictures stay in memory."""
 
     def __init__(self, index: CaptureIndex) -> None:
-        """Filter `index`."""
+        """_Filter `index`."""
         self._index = index
         self.pyramid = lru_cache(maxsize=2)(self._pyramid)
 
-    def _pyramid(self, chosen: Filter) -> levels.Pyramid:
+    def _pyramid(self, chosen: _Filter) -> levels.Pyramid:
         whole = self._index.views.pyramid
         finest = whole.finest
         kept = np.flatnonzero(self._mask(chosen))
@@ -88,7 +88,7 @@ class Filters:
         columns = (finest.start[kept], finest.end[kept], finest.event[kept], finest.name[kept], finest.style[kept])
         return levels.build_pyramid(levels.Single(*columns, begin, finest.counter), whole.first_track)
 
-    def _mask(self, chosen: Filter) -> Mask:
+    def _mask(self, chosen: _Filter) -> Mask:
         """Return which records of the finest level are left; counters belong to no event and go."""
         views, finest = self._index.views, self._index.views.pyramid.finest
         mask = np.repeat(~finest.counter, np.diff(finest.begin))
@@ -131,6 +131,43 @@ def find_kernels(index: CaptureIndex, text: str, whole: bool = False) -> tuple[i
     same = pl.any_horizontal(names == text) if whole else held
     kernels = index.capture.table("kernels").filter(same)
     return tuple(kernels.select("kernel").collect()["kernel"].to_list())
+
+
+def count_lanes(pyramid: levels.Pyramid, t0: int | None = None, t1: int | None = None) -> list[int]:
+    """Return how many records each lane has, or how many of them touch [t0, t1]."""
+    begin = pyramid.finest.begin
+    if t0 is None or t1 is None:
+        by_lane = begin[pyramid.first_track]
+        return [int(n) for n in by_lane[1:] - by_lane[:-1]]
+    edges = [pyramid.levels[0].between(track, t0, t1) for track in range(len(begin) - 1)]
+    by_track = np.array([0, *(hi - lo for lo, hi in edges)], np.int64).cumsum()[pyramid.first_track]
+    return [int(n) for n in by_track[1:] - by_track[:-1]]
+
+
+def list_records(index: CaptureIndex, pyramid: levels.Pyramid, lane: int, t0: int, t1: int, most: int) -> pl.DataFrame:
+    """Return what a lane shows of [t0, t1] in the order of time, at most `most` rows.
+
+    Returns: event, name, start_ns (after the capture start), dur_ns, shown_as (`inferred`, `failed`, `half seen`); of
+        a counter value in place of name.
+    """
+    finest, counter = pyramid.finest, index.views.lanes[lane].is_counter
+    found = [np.zeros(0, np.int64)]
+    for track in range(int(pyramid.first_track[lane]), int(pyramid.first_track[lane + 1])):
+        lo, hi = pyramid.levels[0].between(track, t0, t1)
+        found.append(lo + np.flatnonzero(finest.end[lo:hi] >= t0)[:most])
+    at = np.concatenate(found)
+    at = at[np.argsort(finest.start[at], kind="stable")][:most]
+    names = pl.Series(index.views.names, dtype=pl.String)
+    shown: dict[str, Any] = (
+        {"value": index.views.values[finest.name[at]]} if counter else {"name": names.gather(finest.name[at])}
+    )
+    said = ((levels.INFERRED, "inferred"), (levels.FAILED, "failed"), (levels.HALF_SEEN, "half seen"))
+    words = [", ".join(word for bit, word in said if style & bit) or None for style in finest.style[at].tolist()]
+    event = pl.Series(finest.event[at], dtype=pl.Int64)
+    return pl.DataFrame({
+        "event": event.set(event < 0, None), **shown, "start_ns": finest.start[at],
+        "dur_ns": finest.end[at] - finest.start[at], "shown_as": pl.Series(words, dtype=pl.String),
+    })  # fmt: skip
 
 
 _TOP = 12

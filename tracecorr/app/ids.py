@@ -9,6 +9,7 @@ CANVAS_HOST = "tl-canvas-host"
 DETAIL = "tl-detail"
 STATUS = "tl-status"
 TABS = "tl-tabs"
+FINDINGS_BAR = "tl-findings"
 MIDDLE = "tl-middle"
 PAGE = "tl-page"
 SIDE = "tl-side"
@@ -20,7 +21,8 @@ CAPTURES, META, SPANS, CHAIN = "/api/captures", "/api/meta", "/api/spans", "/api
 EVENT, SEARCH, TICKS = "/api/event", "/api/search", "/api/ticks"
 PAGE_DATA, EXPORT, LIVE = "/api/page", "/api/export", "/api/live"
 FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"
-SAME = "/api/same"
+SAME, FINDINGS, LIST = "/api/same", "/api/findings", "/api/list"
+TABLE, SQL = "/api/table", "/api/sql"
 
 COOKIE = "tracecorr_token"  # and the port, see `guard.name_cookie`
 
@@ -33,6 +35,8 @@ MAX_PATH_CHARS = 5000
 MAX_LANE_CHARS = 40_000
 MAX_STAGES = 500
 MAX_STREAMS = 2000
+MAX_LISTED = 1000
+MAX_SQL_CHARS = 4000
 MAX_RAW_STAGES = 60
 MAX_BANKS = 16  # registers of one queue: one bank on each XCC
 MAX_RAW_BYTES = 6000

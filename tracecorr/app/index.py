@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike, tell_zero
 from tracecorr.timeline import Views, build_views, levels, read_views, write_views
-from tracecorr.timeline.lanes import COLOURS, Names, name_owners
+from tracecorr.timeline.lanes import COLOURS, QUEUE_LINES, Names, name_owners
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class CaptureIndex:
     views: Views
     owners: Names
     doorbell_lane: dict[int, int] = field(default_factory=dict)  # queue -> its lane of doorbells
+    core: dict[str, int] | None = None  # see `find_core`
     zero: str = "start"  # what is at 0 on the axis of time, see `pair.tell_zero`
 
     @property
@@ -77,7 +78,8 @@ class CaptureIndex:
             "groups": [{"id": g.id, "label": g.label, "parent": g.parent, "folded": g.folded} for g in views.groups],
             "names": views.names,
             "colours": COLOURS,
-            "minimap": views.minimap,
+            "core": self.core,
+            "minimap": self._minimap(),
             "ranges": views.ranges,
             "warnings": self._warnings(),
             "owners": {
@@ -86,6 +88,20 @@ class CaptureIndex:
             },
             "streams": {r["stream"]: _stream_name(r) for r in self._streams()},
         }  # fmt: skip
+
+    def _minimap(self) -> dict[str, Any]:
+        """Return the events per bin over what `Whole` shows, and from when to when that is."""
+        views, core = self.views, self.core
+        if core is None:
+            return {**views.minimap, "from": 0, "to": views.length_ns}
+        finest, edges = views.pyramid.finest, np.linspace(core["from"], core["to"], len(views.minimap["all"]) + 1)
+        own = views.place[views.place >= 0]
+        tracks = np.searchsorted(finest.begin, own, side="right").astype(np.int32) - 1
+        packet_lanes = [n.id for n in views.lanes if n.layer == "aql" and n.label != QUEUE_LINES]
+        is_packet = np.isin(views.pyramid.lane_row(tracks)[0], packet_lanes)
+        counts = {"all": finest.start[own], "packets": finest.start[own[is_packet]]}
+        told = {name: np.histogram(starts, edges)[0].tolist() for name, starts in counts.items()}
+        return {**told, "from": core["from"], "to": core["to"]}
 
     def _warnings(self) -> list[str]:
         """Return what a reader of the picture must know: no events, sources on a clock of their own."""
@@ -107,9 +123,35 @@ def build(capture: CaptureLike) -> CaptureIndex:
     if views is None:
         views = build_views(capture.table)
         _keep(capture, views)
-    owners = name_owners(*(capture.table(t).collect() for t in ("processes", "threads", "queues", "gpus")))
+    owners = name_owners(capture.table)
     bells = {n.queue: n.id for n in views.lanes if n.layer == "doorbell" and n.queue is not None}
-    return CaptureIndex(capture, views, owners, bells, tell_zero(capture))
+    return CaptureIndex(capture, views, owners, bells, find_core(views), tell_zero(capture))
+
+
+_APART = 2000  # one event of so many may lie apart at either end, at least one
+_FAR = 4  # times the length of the rest
+
+
+def find_core(views: Views) -> dict[str, int] | None:
+    """Return where the events lie without the few that lie apart; None where those make the capture little longer.
+
+    An event lies apart if its distance from the middle 99.9 % is longer than these.
+
+    Returns: from, to (ns since the capture start), before, after (how many events lie apart).
+    """
+    own = views.place[views.place >= 0]
+    start, end = views.pyramid.finest.start[own], views.pyramid.finest.end[own]
+    if len(own) < 3:
+        return None
+    apart = max(1, len(own) // _APART)
+    first = int(np.partition(start, apart)[apart])
+    last = int(np.partition(end, len(end) - 1 - apart)[-1 - apart])
+    if views.length_ns <= _FAR * max(last - first, 1):
+        return None
+    before, after = end < first - (last - first), start > last + (last - first)
+    near = ~(before | after)
+    low, high = int(start[near].min()), int(np.minimum(end[near], 2 * last - first).max())
+    return {"from": low, "to": high, "before": int(before.sum()), "after": int(after.sum())}
 
 
 def _stream_name(row: dict[str, Any]) -> str:

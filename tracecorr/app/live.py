@@ -1,7 +1,8 @@
-"""A recording that still runs: its HIP logs so far, read into a capture of their own. The recording is left alone."""
+"""A recording that still runs: its logs and kernel trace so far, read into a capture of their own; it is left alone."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -16,6 +17,8 @@ from tracecorr.store.followed import list_growing, read_growing
 from tracecorr.store.ownership import LOG_FOLDER
 from tracecorr.store.recording import is_recorded_now, list_raw_files
 
+_TRACE, _CLOCK = "raw/ftrace", "raw/clock.json"
+_PAGE = 4096  # bytes; a larger one of which the end lacks is left out by the reader
 LIVE = "live"  # the state of a capture that holds a reading
 _PAUSE = 4.0  # at least this many times the last reading's duration pass before the next
 _TRIES, _BREATH = 100, 0.05  # how often, and after how many s each, a folder is removed that is still written to
@@ -46,7 +49,9 @@ class Live:
         self._again = time.monotonic() + _REST
 
     def read(self) -> Capture:
-        """Return a capture with all whole lines that the logs have now.
+        """Return a capture with all whole lines that the logs have now, and the pages of the trace.
+
+        The kernel hands over the newest pages a moment later.
 
         Raises:
             OSError: there is no room for a copy of the logs.
@@ -56,8 +61,10 @@ class Live:
         path = self._folder / f"{self.readings}" / self._capture.path.name
         (path / LOG_FOLDER).mkdir(parents=True)
         for name in self._sizes:
-            _write_lines(path / LOG_FOLDER / name, read_growing(self._capture.path, name))
-        warning = "this is still being recorded: the kernel trace comes when it has ended"
+            if not name.startswith(_TRACE):
+                _write_lines(path / LOG_FOLDER / name, read_growing(self._capture.path, name))
+        self._copy_trace(path)
+        warning = "this is still being recorded: the kernel trace ends a moment before the log"
         write_info(path, {**self._capture.info, "state": LIVE, "files": list_raw_files(path)})
         warnings = [warning, *correlate(path)]
         write_info(path, {**Capture.open(path).info, "warnings": warnings})
@@ -68,7 +75,20 @@ class Live:
         return Capture.open(path)
 
     def _sizes_now(self) -> dict[str, int]:
-        return list_growing(self._capture.path)
+        trace = sorted((self._capture.path / _TRACE).glob("*/*cpu*.bin"))
+        pages = {str(path.relative_to(self._capture.path)): path.stat().st_size for path in trace}
+        return list_growing(self._capture.path) | pages
+
+    def _copy_trace(self, path: Path) -> None:
+        """Copy what there is of the trace with its formats, and the samples of the clocks; of pages only whole ones."""
+        root = self._capture.path
+        known = [file for file in (root / _TRACE).rglob("*") if file.is_file() and not file.is_symlink()]
+        for file in [*known, *root.glob(_CLOCK)]:
+            target = path / file.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+            if file.suffix == ".bin":
+                os.truncate(target, target.stat().st_size // _PAGE * _PAGE)
 
 
 def _remove(folder: Path) -> None:

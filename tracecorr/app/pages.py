@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.compare import Side, compare_captures
+from tracecorr.analyze.compare import Comparison, Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.answers import Answer, Section
 from tracecorr.analyze.report.questions import answer_questions
@@ -23,11 +23,11 @@ from tracecorr.app import charts
 from tracecorr.app.library import Opened
 from tracecorr.model.errors import TracecorrError
 
-MAX_ROWS = 2000
+_MAX_ROWS = 2000
 
 
 @dataclass(frozen=True)
-class Page:
+class _Page:
     """Say what a page shows: sections of the report by key, and charts."""
 
     title: str
@@ -35,31 +35,31 @@ class Page:
     charts: tuple[charts.Chart, ...] = ()
 
 
-PAGES: dict[str, Page] = {
-    "verdicts": Page("Verdicts", ("open_calls", "open_rings", "complaints", "glossary")),
-    "queues": Page(
+PAGES: dict[str, _Page] = {
+    "verdicts": _Page("Verdicts", ("open_calls", "open_rings", "complaints", "kernel_log", "glossary")),
+    "queues": _Page(
         "Queues",
         (
-            "queues", "queue_creation", "priorities", "service", "hqd", "backlog", "streams", "evictions", "processes",
-            "gpus",
+            "queues", "queue_creation", "priorities", "service", "hqd", "occupancy", "oversubscribed", "queue_holders",
+            "backlog", "streams", "evictions", "processes", "gpus",
         ),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
-    "kernels": Page(
+    "kernels": _Page(
         "Kernels", ("kernels", "rocprof", "counters"), (charts.dispatches_by_kernel, charts.latency_by_kernel)
     ),
-    "gpu": Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
-    "calls": Page("HIP calls", ("hip_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)),
-    "latency": Page(
+    "gpu": _Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
+    "calls": _Page("HIP calls", ("hip_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)),
+    "latency": _Page(
         "Latency", ("latency", "launches", "unlinked", "gaps"), (charts.latency_by_stage, charts.latency_over_time)
     ),
-    "ioctls": Page("Ioctls", ("ioctls", "drm_jobs", "driver_events"), (charts.time_by_ioctl, charts.ioctls_over_time)),
-    "memory": Page("Memory", ("memory", "copies"), (charts.memory_over_time,)),
-    "layers": Page("Layers", ("paths", "graphs"), (charts.share_of_layers,)),
-    "clocks": Page("Clocks, losses", ("clocks", "time_errors", "losses")),
-    "ledger": Page("Ledger", ("ledger", "unaccounted")),
+    "ioctls": _Page("Ioctls", ("ioctls", "drm_jobs", "driver_events"), (charts.time_by_ioctl, charts.ioctls_over_time)),
+    "memory": _Page("Memory", ("memory", "copies"), (charts.memory_over_time,)),
+    "layers": _Page("Layers", ("paths", "graphs"), (charts.share_of_layers,)),
+    "clocks": _Page("Clocks, losses", ("clocks", "time_errors", "losses")),
+    "ledger": _Page("Ledger", ("ledger", "unaccounted")),
 }  # fmt: skip
-COMPARE = "compare"
+COMPARE, SQL = "compare", "sql"
 # Sections whose rows sum up the events of one name.
 _BY_NAME = frozenset({"kernels", "hip_calls", "hip_internal", "hsa_calls", "waits", "ioctls", "driver_events"})
 
@@ -70,8 +70,8 @@ class Answers:
     def __init__(self, opened: Opened) -> None:
         """Answer about `opened`."""
         capture = opened.index.capture
-        self._evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
-        self._rest = list_sections(self._evidence)
+        self.evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
+        self._rest = list_sections(self.evidence)
         self._known: dict[str, Section] = {}
         self._lock = threading.Lock()
 
@@ -88,12 +88,12 @@ class Answers:
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """Return the verdict on every claim."""
-        return judge_capture(self._evidence)
+        return judge_capture(self.evidence)
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """Return the answers in words."""
-        return answer_questions(self._evidence, self.verdicts)
+        return answer_questions(self.evidence, self.verdicts)
 
 
 class Reports:
@@ -133,12 +133,17 @@ def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
     }
 
 
-def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
-    """Return the comparison of two captures: tables side by side, distributions over each other."""
+def compare_two(first: Opened, second: Opened) -> Comparison:
+    """Return how two captures differ."""
     captures = [(o.name, o.index.capture) for o in (first, second)]
     sides = [Side(name, c.table, c.info, c.tables_of_nodes()) for name, c in captures]
-    found = compare_captures(sides[0], sides[1])
-    drawn = charts.overlay_latency([(side.name, side.tables) for side in sides])
+    return compare_captures(sides[0], sides[1])
+
+
+def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
+    """Return the comparison of two captures: tables side by side, distributions over each other."""
+    found = compare_two(first, second)
+    drawn = charts.overlay_latency([(one.name, one.index.capture.table) for one in (first, second)])
     return {
         "title": _title_pair(first.name, second.name),
         "findings": list(found.findings),
@@ -172,7 +177,7 @@ def _section(section: Section, opened: Opened | None) -> dict[str, Any]:
     if opened is not None:
         moved = [c for c in frame.columns if c in POINTS and frame.schema[c].is_integer()]
         frame = frame.with_columns(pl.col(c) - opened.index.t0_ns for c in moved)
-    shown, finds_names = addresses_as_text(frame.head(MAX_ROWS)), opened is not None and section.key in _BY_NAME
+    shown, finds_names = addresses_as_text(frame.head(_MAX_ROWS)), opened is not None and section.key in _BY_NAME
     kinds = {c: "name" if c == "name" and finds_names else _kind(c, shown) for c in shown.columns}
     columns = [
         {"name": c, "heading": _heading(c, opened), "kind": kinds[c], "names": _names(shown[c], opened)}
@@ -183,6 +188,18 @@ def _section(section: Section, opened: Opened | None) -> dict[str, Any]:
         "nothing": section.nothing, "columns": columns, "rows": [list(row) for row in shown.rows()],
         "total": frame.height,
     }  # fmt: skip
+
+
+def show_rows(title: str, rows: pl.DataFrame, total: int, opened: Opened | None = None) -> dict[str, Any]:
+    """Return rows as a table of the page.
+
+    Args:
+        title: of the table.
+        rows: their times are those of the host with `opened`, else ns since the capture start.
+        total: how many rows there are.
+        opened: names the owners in the rows.
+    """
+    return _section(Section("rows", title, rows), opened) | {"total": total}
 
 
 def _names(values: pl.Series, opened: Opened | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from flask import Flask, Response, abort, jsonify, request
 from plotly.utils import PlotlyJSONEncoder
 
 from tracecorr.analyze.values import addresses_as_text
-from tracecorr.app import chain, detail, events, filters, ids, notes, pages, wire
+from tracecorr.app import chain, detail, events, filters, ids, notes, pages, sql, story, wire
 from tracecorr.app.captures import ANCHORS, tell_own_times
 from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.export.perfetto import write_perfetto
@@ -22,13 +22,13 @@ from tracecorr.export.selection import Selection, first_ns
 from tracecorr.model.errors import MachineError, TracecorrError
 from tracecorr.timeline import levels
 
-MAX_NS = 1 << 62
+_MAX_NS = 1 << 62
 
 
 # --- parameters of a request ---------------------------------------------------------------------
 
 
-def ask_number(name: str, low: int, high: int, default: int | None = None) -> int:
+def _ask_number(name: str, low: int, high: int, default: int | None = None) -> int:
     """Return a whole number of the query; refuse what is missing, no number or out of range."""
     text = request.args.get(name)
     if text is None and default is not None:
@@ -41,15 +41,15 @@ def ask_number(name: str, low: int, high: int, default: int | None = None) -> in
     return value
 
 
-def ask_time_range() -> tuple[int, int]:
+def _ask_time_range() -> tuple[int, int]:
     """Return `t0` and `t1` of the query, ns since the capture start, t1 after t0."""
-    t0, t1 = ask_number("t0", -MAX_NS, MAX_NS), ask_number("t1", -MAX_NS, MAX_NS)
+    t0, t1 = _ask_number("t0", -_MAX_NS, _MAX_NS), _ask_number("t1", -_MAX_NS, _MAX_NS)
     if t1 <= t0:
         abort(400, "t1 must be after t0")
     return t0, t1
 
 
-def ask_text(name: str, most: int = ids.MAX_QUERY_CHARS) -> str:
+def _ask_text(name: str, most: int = ids.MAX_QUERY_CHARS) -> str:
     """Return a text of the query, empty when it is not there; refuse one that is too long."""
     value = request.args.get(name, "")
     if len(value) > most:
@@ -57,10 +57,10 @@ def ask_text(name: str, most: int = ids.MAX_QUERY_CHARS) -> str:
     return value
 
 
-def ask_lanes(known: int) -> list[int]:
+def _ask_lanes(known: int) -> list[int]:
     """Return the asked lanes of `lanes=0-4,7`; every lane number once, unknown ones refused."""
     asked: set[int] = set()
-    for part in filter(None, ask_text("lanes", ids.MAX_LANE_CHARS).split(",")):
+    for part in filter(None, _ask_text("lanes", ids.MAX_LANE_CHARS).split(",")):
         first, _, last = part.partition("-")
         if not re.fullmatch(r"[0-9]{1,8}(-[0-9]{1,8})?", part, re.ASCII):
             abort(400, "lanes must look like 0-4,7")
@@ -78,8 +78,8 @@ Answer = Callable[[Opened], Any]
 
 def wanted(library: Library) -> Wanted:
     """Return what the request names: a capture (the first one when it names none), or two put together."""
-    name, other = request.args.get("capture") or next(iter(library.names()), ""), ask_text("other")
-    anchor = ask_text("at") or "start"
+    name, other = request.args.get("capture") or next(iter(library.names()), ""), _ask_text("other")
+    anchor = _ask_text("at") or "start"
     if anchor not in ANCHORS:
         abort(400, f"captures are put together at {', '.join(ANCHORS)}")
     return Wanted(name, other, anchor) if other else Wanted(name)
@@ -87,7 +87,7 @@ def wanted(library: Library) -> Wanted:
 
 def asked(library: Library) -> Opened:
     """Return the capture or the pair that the request names."""
-    edition = ask_number("edition", 0, MAX_NS, 0)  # from 1 on
+    edition = _ask_number("edition", 0, _MAX_NS, 0)  # from 1 on
     try:
         return library.get(wanted(library), edition or None)
     except KeyError as missing:
@@ -96,18 +96,18 @@ def asked(library: Library) -> Opened:
         abort(400, str(problem))
 
 
-def asked_pyramid(opened: Opened) -> levels.Pyramid:
+def _asked_pyramid(opened: Opened) -> levels.Pyramid:
     """Return the pyramid of the request's filter, the whole one when it has none."""
     try:
-        chosen = filters.parse_filter(ask_text("f", ids.MAX_FILTER_CHARS))
+        chosen = filters.parse_filter(_ask_text("f", ids.MAX_FILTER_CHARS))
     except (ValueError, RecursionError):
         abort(400, "this is no filter")
     return opened.index.views.pyramid if chosen is None else opened.filters.pyramid(chosen)
 
 
-def asked_event(opened: Opened) -> int:
+def _asked_event(opened: Opened) -> int:
     """Return the event that the request names."""
-    return ask_number("event", 0, opened.index.views.events - 1)
+    return _ask_number("event", 0, opened.index.views.events - 1)
 
 
 # --- what each route answers ---------------------------------------------------------------------
@@ -123,7 +123,9 @@ def add_routes(server: Flask, library: Library) -> None:
     server.add_url_rule(ids.CAPTURES, "captures", lambda: jsonify(library.names()))
     server.add_url_rule(ids.META, "meta", lambda: _meta(library))
     server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(wanted(library))}))
+    server.add_url_rule(ids.TABLE, "table", lambda: _table(library, reports))
     server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
+    add(ids.FINDINGS, lambda opened: jsonify(story.list_findings(reports.get(opened))))
     add(ids.SPANS, _spans)
     add(ids.CHAIN, lambda opened: jsonify(_chain_json(_found(opened))))
     add(ids.EVENT, _event)
@@ -134,6 +136,8 @@ def add_routes(server: Flask, library: Library) -> None:
     add(ids.STEP, _step)
     add(ids.SAME, _same)
     add(ids.BRIEF, _brief)
+    add(ids.LIST, _list)
+    add(ids.SQL, _sql)
     add(ids.NOTES, lambda opened: jsonify(notes.read_notes(opened.index)))
     add(ids.NOTES, _save_notes, "POST")
     add(ids.EXPORT, _export)
@@ -148,7 +152,9 @@ def _meta(library: Library) -> Response:
     if goes_on is not None:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
-    more = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
+    more: dict[str, Any] = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
+    is_one = opened.readings is None and not request.args.get("other")
+    more["steady"] = story.find_steady_launch(opened.index.capture.table) if is_one else None
     return jsonify(opened.index.meta() | more | {"readings": opened.readings, "edition": opened.edition})
 
 
@@ -157,16 +163,17 @@ def _pages(library: Library) -> list[list[str]]:
     if request.args.get("other"):
         return [[pages.COMPARE, "Compare"]]
     found = [[name, page.title] for name, page in pages.PAGES.items()]
+    found.append([pages.SQL, "SQL"])
     return [*found, [pages.COMPARE, "Compare"]] if len(library.names()) > 1 else found
 
 
 def _spans(opened: Opened) -> Response:
     begun = time.perf_counter()
     views = opened.index.views
-    t0, t1 = ask_time_range()
-    width = ask_number("w", 1, ids.MAX_WIDTH_PX)
-    records = asked_pyramid(opened).query(t0, t1, width, ask_lanes(len(views.lanes)))
-    tint = opened.tints.get(ask_text("tint"))
+    t0, t1 = _ask_time_range()
+    width = _ask_number("w", 1, ids.MAX_WIDTH_PX)
+    records = _asked_pyramid(opened).query(t0, t1, width, _ask_lanes(len(views.lanes)))
+    tint = opened.tints.get(_ask_text("tint"))
     answer = Response(wire.encode(records, views, t0, t1, tint), mimetype="application/octet-stream")
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["Server-Timing"] = f"query;dur={(time.perf_counter() - begun) * 1e3:.2f}"
@@ -185,7 +192,7 @@ def _event(opened: Opened) -> Response:
 
 
 def _found(opened: Opened) -> chain.Chain:
-    found = chain.find_chain(opened.index, asked_event(opened))
+    found = chain.find_chain(opened.index, _asked_event(opened))
     if found is None:
         abort(404, "no such event")
     return found
@@ -201,47 +208,56 @@ def _chain_json(found: chain.Chain) -> dict[str, Any]:
 
 def _search(opened: Opened) -> Response:
     # Not `at`: that is the anchor of a pair, and another anchor is another capture to open.
-    origin = ask_number("from", -1, MAX_NS, -1)
-    return jsonify(opened.finder.find(ask_text("q"), origin, request.args.get("back") != "1"))
+    origin = _ask_number("from", -1, _MAX_NS, -1)
+    return jsonify(opened.finder.find(_ask_text("q"), origin, request.args.get("back") != "1"))
 
 
 def _ticks(opened: Opened) -> Response:
-    width = ask_number("w", 1, ids.MAX_WIDTH_PX)
-    return jsonify(opened.finder.ticks(ask_text("q"), *ask_time_range(), width))
+    width = _ask_number("w", 1, ids.MAX_WIDTH_PX)
+    return jsonify(opened.finder.ticks(_ask_text("q"), *_ask_time_range(), width))
 
 
 def _filter(opened: Opened) -> Response:
-    pyramid = asked_pyramid(opened)
-    begin = pyramid.finest.begin[pyramid.first_track]
-    return jsonify({"lanes": (begin[1:] - begin[:-1]).tolist(), "total": len(pyramid.finest)})
+    pyramid = _asked_pyramid(opened)
+    within = _ask_time_range() if "t0" in request.args else (None, None)
+    return jsonify({"lanes": filters.count_lanes(pyramid, *within), "total": len(pyramid.finest)})
+
+
+def _list(opened: Opened) -> Response:
+    """Answer what a lane shows of a range, as a table."""
+    lane = _ask_number("lane", 0, len(opened.index.views.lanes) - 1)
+    pyramid, (t0, t1) = _asked_pyramid(opened), _ask_time_range()
+    rows = filters.list_records(opened.index, pyramid, lane, t0, t1, ids.MAX_LISTED)
+    total = filters.count_lanes(pyramid, t0, t1)[lane]
+    return _json(pages.show_rows(opened.index.views.lanes[lane].label, rows, max(total, rows.height)))
 
 
 def _count(opened: Opened) -> Response:
-    lanes = ask_lanes(len(opened.index.views.lanes))
-    return jsonify(filters.count_range(opened.index, asked_pyramid(opened), *ask_time_range(), lanes))
+    lanes = _ask_lanes(len(opened.index.views.lanes))
+    return jsonify(filters.count_range(opened.index, _asked_pyramid(opened), *_ask_time_range(), lanes))
 
 
 def _step(opened: Opened) -> Response:
-    kind = ask_text("kind")
+    kind = _ask_text("kind")
     if kind not in events.KINDS:
         abort(400, f"kind is one of {', '.join(events.KINDS)}")
-    event = asked_event(opened)
+    event = _asked_event(opened)
     found = events.step(opened.index, event, kind, request.args.get("back") == "1")
     return jsonify({"event": found, "lacks": found is None and events.has_none(opened.index, event, kind)})
 
 
 def _same(opened: Opened) -> Response:
-    file, offset = ask_text("file", ids.MAX_PATH_CHARS), ask_number("offset", 0, MAX_NS)
-    layer, name = ask_text("layer"), ask_text("name", ids.MAX_PATH_CHARS)
+    file, offset = _ask_text("file", ids.MAX_PATH_CHARS), _ask_number("offset", 0, _MAX_NS)
+    layer, name = _ask_text("layer"), _ask_text("name", ids.MAX_PATH_CHARS)
     return jsonify({"event": events.find_record(opened.index, file, offset, layer, name)})
 
 
 def _brief(opened: Opened) -> Response:
     """Answer what the pointer is on, exactly: an event, or the value of a counter at a time."""
     if "event" in request.args:
-        return jsonify(events.describe_briefly(opened.index, asked_event(opened)))
-    lane = ask_number("lane", 0, len(opened.index.views.lanes) - 1)
-    return jsonify(events.value_at(opened.index, lane, ask_number("t", -MAX_NS, MAX_NS)))
+        return jsonify(events.describe_briefly(opened.index, _asked_event(opened)))
+    lane = _ask_number("lane", 0, len(opened.index.views.lanes) - 1)
+    return jsonify(events.value_at(opened.index, lane, _ask_number("t", -_MAX_NS, _MAX_NS)))
 
 
 def _save_notes(opened: Opened) -> Any:
@@ -262,12 +278,46 @@ _ROWS_AT_ONCE = 50_000
 
 
 def _page(library: Library, reports: pages.Reports) -> Response:
-    name = ask_text("name")
+    name = _ask_text("name")
     if name == pages.COMPARE:
         return _json(_comparison(library))
+    if name == pages.SQL:
+        return _json({"title": "SQL", "examples": sql.list_examples(asked(library)), "sections": [], "charts": []})
     if name not in pages.PAGES:
         abort(404, "no such page")
     return _json(pages.show_page(name, asked(library), reports))
+
+
+def _table(library: Library, reports: pages.Reports) -> Response:
+    """Answer all rows of a section of the report, or of the comparison with a second capture, as CSV."""
+    key, opened, second = _ask_text("key"), asked(library), _ask_text("with")
+    if second:
+        sections = list(pages.compare_two(opened, _open_one(library, second)).sections)
+    elif key in {key for page in pages.PAGES.values() for key in page.sections}:
+        sections = reports.get(opened).sections([key])
+    else:
+        abort(404, "no such table")
+    section = next((one for one in sections if one.key == key), None)
+    if section is None:
+        abort(404, "this capture has no such table")
+    return _saved_as(_as_csv(section.frame), opened, f"{key}.csv")
+
+
+def _as_csv(frame: pl.DataFrame) -> Response:
+    rows = addresses_as_text(frame)
+    lists = [pl.col(c).cast(pl.List(pl.String)).list.join(" ") for c, t in rows.schema.items() if t == pl.List]
+    rows = rows.with_columns(lists)
+    rows = rows.with_columns(_harmless(c) for c, t in rows.schema.items() if t == pl.String)
+    return Response(rows.write_csv(), mimetype="text/csv")
+
+
+def _sql(opened: Opened) -> Response:
+    """Answer an SQL query: its rows as a table of the page, or all of them as CSV."""
+    text = _ask_text("q", ids.MAX_SQL_CHARS)
+    rows = sql.ask_sql(opened.index.capture.path, text)
+    if _ask_text("form") == "csv":
+        return _saved_as(_as_csv(rows), opened, "csv")
+    return _json(pages.show_rows("Rows of the query", rows, rows.height, opened))
 
 
 def _comparison(library: Library) -> dict[str, Any]:
@@ -277,7 +327,7 @@ def _comparison(library: Library) -> dict[str, Any]:
     """
     first = wanted(library)
     rest = [n for n in library.names() if n != first.name]
-    second = ask_text("with") or first.other or next(iter(rest), "")
+    second = _ask_text("with") or first.other or next(iter(rest), "")
     if second not in rest:
         abort(404, "no such second capture")
     shown = _open_one(library, first.name)
@@ -301,13 +351,13 @@ def _json(data: Any) -> Response:
 
 
 def _export(opened: Opened) -> Response:
-    form = ask_text("form")
+    form = _ask_text("form")
     if form not in ("csv", "perfetto"):
         abort(400, "form is csv or perfetto")
-    t0, t1 = ask_time_range()
+    t0, t1 = _ask_time_range()
     if form == "perfetto":
         return _perfetto(opened, t0, t1)
-    lanes = ask_lanes(len(opened.index.views.lanes))
+    lanes = _ask_lanes(len(opened.index.views.lanes))
     rows = _events_between(opened, t0, t1, lanes)
     answer = Response(_rows_as_csv(opened, rows), mimetype="text/csv")
     return _saved_as(answer, opened, "csv")
@@ -340,7 +390,7 @@ def _events_between(opened: Opened, t0: int, t1: int, lanes: list[int]) -> pl.Se
 
     Values that hold, and intervals in which something may have been, are drawn of events that lie elsewhere.
     """
-    pyramid = asked_pyramid(opened)
+    pyramid = _asked_pyramid(opened)
     found = [np.zeros(0, np.int32)]
     for lane in (n for n in lanes if not opened.index.views.lanes[n].is_counter):
         for track in range(int(pyramid.first_track[lane]), int(pyramid.first_track[lane + 1])):

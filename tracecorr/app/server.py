@@ -112,6 +112,7 @@ def _layout() -> html.Div:
             dcc.Store(id=ids.SELECTION),
             html.Header(id=ids.TOOLBAR),
             html.Nav(id=ids.TABS),
+            html.Div(id=ids.FINDINGS_BAR),
             html.Div([html.Aside(id=ids.SIDE), html.Main(id=ids.CANVAS_HOST), html.Div(id=ids.CARD)], id=ids.MIDDLE),
             html.Div(id=ids.PAGE),
             html.Div(id=ids.DETAIL),

@@ -18,6 +18,7 @@ from tracecorr.capture.plan.plan import Absent, Plan
 from tracecorr.capture.tracefs.control import PROBE_FILES
 from tracecorr.capture.tracefs.journal import this_process
 from tracecorr.capture.workload.invoker import Invoker
+from tracecorr.model.hip_environment import PREFIXES
 from tracecorr.store.recording import FAILED
 
 
@@ -112,7 +113,6 @@ _MASK = "***"
 _SECRET_NAME = r"[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|key|credentials?)"
 _ASSIGNED_SECRET = re.compile(rf"(?i)((?<![\w.-]){_SECRET_NAME}\s*[=:]\s*|(?<!\S)--?{_SECRET_NAME}\s+)[^\s'\"&;]+")
 _SECRET_OPTION = re.compile(rf"(?i)--?{_SECRET_NAME}")
-_STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
 
 
 def first_facts(options: CaptureOptions, plan: Plan, program: str, invoker: Invoker) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def mask_secrets(words: Iterable[str]) -> list[str]:
 
 def choose_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a workload that its runtimes read."""
-    chosen = sorted(key for key in environment if key.startswith(_STORED_PREFIXES))
+    chosen = sorted(key for key in environment if key.startswith(PREFIXES))
     return {key: mask_secrets([f"{key}={environment[key]}"])[0].partition("=")[2] for key in chosen}
 
 

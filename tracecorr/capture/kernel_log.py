@@ -15,7 +15,7 @@ from typing import IO
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import Absent
 
-KERNEL_LOG = "the kernel's log"
+_KERNEL_LOG = "the kernel's log"
 _DEVICE = Path("/dev/kmsg")
 # `ktime` there is CLOCK_MONOTONIC, `cpu_clk` local_clock, by which printk stamps; both are taken together
 # (kernel/sched/debug.c, Linux 6.1 to 7.3).
@@ -53,7 +53,7 @@ class KernelLog:
             self._reader = os.open(self._device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.lseek(self._reader, 0, os.SEEK_SET)
         except OSError as error:
-            self.absent = (Absent(KERNEL_LOG, f"cannot read {self._device}: {error.strerror}"),)
+            self.absent = (Absent(_KERNEL_LOG, f"cannot read {self._device}: {error.strerror}"),)
             self._close()
             return
         # Between the two clocks lie milliseconds.
@@ -80,7 +80,7 @@ class KernelLog:
         except OSError as error:
             if error.errno == errno.EPIPE:  # records were overwritten before they were read; their numbers tell so
                 return b""
-            self.problems.append(f"no more of {KERNEL_LOG}: {error.strerror}")
+            self.problems.append(f"no more of {_KERNEL_LOG}: {error.strerror}")
             self._close()
             return None
 
@@ -95,7 +95,7 @@ class KernelLog:
             if written != len(record):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            self.problems.append(f"no more of {KERNEL_LOG}: it cannot be written ({error.strerror})")
+            self.problems.append(f"no more of {_KERNEL_LOG}: it cannot be written ({error.strerror})")
             self._close()
 
     def _close(self) -> None:

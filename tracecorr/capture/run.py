@@ -17,7 +17,6 @@ from tracecorr.capture.plan.plan import NO, YES, Offer, Plan
 from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.session import Session
 from tracecorr.capture.signals import Interrupted, SignalInbox
-from tracecorr.capture.tables import build_tables
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.tracefs.undo import ACTIONS, restore_leftovers
@@ -27,14 +26,27 @@ from tracecorr.capture.workload.host import AttachedProcess
 from tracecorr.capture.workload.invoker import Invoker, call_as_root, find_invoker, read_environment
 from tracecorr.capture.workload.launch import check_command
 from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, quote_path
+from tracecorr.model.hip_environment import describe_lost_end
+from tracecorr.model.kinds import LEAST_ADDRESS
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
 
 if TYPE_CHECKING:
     import polars as pl
+import ctypes
+import signal
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from tracecorr.model.errors import TracecorrError
+from tracecorr.store.capture import drop_abandoned
+from tracecorr.store.log_ranges import count_processes
 
 Say = Callable[[str], None]
+# The exit status of a workload that SIGKILL ended, as a shell tells it.
+_KILLED = 128 + 9
 
 
 def _need_rights() -> None:
@@ -230,6 +242,8 @@ def render_summary(shown: Path) -> Iterator[str]:
     for loss in info["losses"]:
         yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"
     logs = [entry for entry in info["files"] if entry["source"] == "amd_log"]
+    if logs and info["exit_status"] == _KILLED:
+        yield from _describe_lost_end(capture)
     if logs:
         stored = sum(entry.get("stored_bytes", entry["size"]) for entry in logs)
         size = sum(entry["size"] for entry in logs)
@@ -258,6 +272,18 @@ def render_summary(shown: Path) -> Iterator[str]:
     yield f"next step: tracecorr report {quote_path(shown)}"
 
 
+def _describe_lost_end(capture: Capture) -> Iterator[str]:
+    """Yield what a killed workload may have lost of its log."""
+    import polars as pl
+
+    hashed = False
+    if capture.has_tables():
+        printed = capture.table("threads").select((pl.col("log_tid") < LEAST_ADDRESS).any()).collect().item()
+        hashed = bool(printed)
+    if told := describe_lost_end(capture.info.get("environment") or {}, prints_hashes=hashed):
+        yield f"warning: {told}"
+
+
 def _seconds(info: dict[str, Any]) -> str:
     if "start" not in info or "stop" not in info:
         return ""
@@ -282,3 +308,59 @@ def describe_alignment(events: pl.LazyFrame) -> Iterator[str]:
         told = f"start known to {known}" if known else "start unknown"
         some = f" (that of {unknown:,} is unknown)" if known and unknown else ""
         yield f"{source}: {rows:,} rows, {told}{some}"
+
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def build_tables(folder: Path, show: Callable[[str], None] | None) -> list[str]:
+    """Build the tables of a capture; return the warnings, among them why there are none.
+
+    Args:
+        folder: the capture folder.
+        show: called with what is being done now.
+
+    Raises:
+        Interrupted: a signal ended it; there are no tables.
+    """
+    context = get_context("spawn")  # threads of this process may hold locks
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_build, args=(folder, theirs, os.getpid()))
+    process.start()
+    theirs.close()
+    try:
+        while True:
+            told = ours.recv()
+            if isinstance(told, list):
+                return told
+            if show is not None:
+                show(told)
+    except EOFError:
+        return ["the tables were not built: the process that built them was killed, perhaps for want of memory"]
+    finally:
+        _end(process)
+        drop_abandoned(folder)
+
+
+def _build(folder: Path, told: Connection, parent: int) -> None:
+    """Build the tables in a process group of its own, which ends with `parent`."""
+    os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    from tracecorr.pipeline import correlate
+
+    try:
+        warnings = correlate(folder, live=told.send, jobs=count_processes())
+    except Exception as error:
+        # Whatever fails here, the recording is complete, and the exit status is the workload's.
+        why = f"{error}" if isinstance(error, TracecorrError | OSError) else f"{type(error).__name__}: {error}"
+        warnings = [f"the tables were not built: {why}"]
+    told.send(warnings)
+
+
+def _end(process: BaseProcess) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid or 0, signal.SIGKILL)
+    process.kill()
+    process.join()

@@ -30,6 +30,7 @@ from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.capture.workload.launch import launch
 from tracecorr.capture.workload.processes import ProcessTable, read_thread_map
 from tracecorr.model.errors import MachineError, SessionError, quote_path
+from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.recording import list_raw_files
 
 Say = Callable[[str], None]
@@ -191,6 +192,9 @@ class Session:
         if replaced and self._launched.where == "host":
             self._status.tell(replaced)
         self._info["environment"] = choose_variables({**self._invoker.environment, **self._launched.variables})
+        if self._launched.where == "host":
+            for effect in describe_effects(self._invoker.environment):
+                self._status.tell(effect)
         self._members = ContainerMembers(workload.pid, self._token)
         if self._options.pid is None:
             self._admit(workload.pid, "started", at_gate=True)

@@ -13,10 +13,10 @@ from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import PARTLY, YES, Finding
 from tracecorr.model.errors import MachineError
-from tracecorr.read.kfd.topology import NodeFiles, list_nodes
+from tracecorr.read.kfd.topology import SDMA_TYPES, NodeFiles, list_nodes
 from tracecorr.store.raw import read_topology
 
-POLL_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 # A read of hqds is some 600,000 register reads under a lock of the driver on 8 GPUs: rests are longer than reads.
 _REST_FACTOR = 20
 # Tables count the files of a capture in 16 bits; some are left for its logs.
@@ -59,7 +59,7 @@ class Snapshots:
         """Do what is due: a poll each second, a read of `hqds` at its interval."""
         now = time.monotonic()
         if now >= self._next_poll:
-            self._next_poll = now + POLL_SECONDS
+            self._next_poll = now + _POLL_SECONDS
             self._poll(frozenset(pids))
         if self._interval is not None and now >= self._next_hqds:
             rest = max(self._interval, _REST_FACTOR * self._dump("hqds"))
@@ -129,7 +129,9 @@ def look_at_slots(kfd: Path = _KFD) -> list[Finding]:
     nodes = [NodeFiles(*files) for files in read_topology(kfd / "topology/nodes")]
     found = []
     for gpu_id, slots in list_nodes(nodes).select("gpu_id", "cp_slots").drop_nulls().iter_rows():
-        pids = [queue["pid"] for queue in shown if queue.get("gpuid") == gpu_id and queue.get("type") == 0]
+        pids = [
+            queue["pid"] for queue in shown if queue.get("gpuid") == gpu_id and queue.get("type", 1) not in SDMA_TYPES
+        ]
         told = f"{len(pids)} of {slots} compute slots taken, by {len(set(pids))} processes"
         over = "; oversubscribed: queues wait for a slot, and an idle GPU may show 100 % busy"
         is_over = len(pids) > slots

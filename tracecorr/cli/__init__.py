@@ -54,7 +54,7 @@ app.command("correlate", cls=Verb)(correlate.correlate_verb)
 app.command("info", cls=Verb)(info.info_verb)
 app.command("report", cls=Verb)(report.report_verb)
 app.command("compare", cls=Verb)(compare.compare_verb)
-app.command("experiment", cls=Verb)(experiment.experiment_verb)
+app.add_typer(experiment.app, name="experiment")
 app.command("export", cls=Verb)(export.export_verb)
 app.command("query", cls=Verb)(query.query_verb)
 app.command("serve", cls=Verb)(serve.serve_verb)
@@ -69,7 +69,7 @@ _OTHER_NAMES = {
     "stats": "report", "analyze": "report", "diff": "compare", "convert": "export", "view": "serve", "open": "serve",
     "ui": "serve", "sql": "query", "reset": "clean",
 }  # fmt: skip
-_VERBS = [command.name for command in app.registered_commands]
+_VERBS = [*(command.name for command in app.registered_commands), "experiment"]
 
 
 def _print_version(wanted: bool) -> None:

@@ -24,14 +24,14 @@ _LOG_GB = 100.0
 Value = TypeVar("Value")
 
 
-CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")]
+_CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output", "-o", metavar="NAME.tracecorr", help="Capture folder to write; default: PROGRAM-DATE-TIME."
     ),
 ]
-EventSetOption = Annotated[
+_EventSetOption = Annotated[
     str,
     typer.Option(
         metavar="SET",
@@ -39,120 +39,120 @@ EventSetOption = Annotated[
         autocompletion=complete_event_sets,
     ),
 ]
-EventsOption = Annotated[
+_EventsOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SYSTEM/EVENT", help="Additional kernel events (SYSTEM:EVENT works, too; globs allowed); repeatable."
     ),
 ]
-FunctionsOption = Annotated[
+_FunctionsOption = Annotated[
     list[str] | None, typer.Option(metavar="GLOB", help="Additional kernel functions to trace; repeatable.")
 ]
-UprobesOption = Annotated[
+_UprobesOption = Annotated[
     list[str] | None, typer.Option(metavar="PATH:SYMBOL", help="Additional library functions to probe; repeatable.")
 ]
-RangesOption = Annotated[
+_RangesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--range", metavar="roctx:NAME", help="Record only roctx ranges and marks with this text; repeatable."
     ),
 ]
-ProbeSharedOption = Annotated[
+_ProbeSharedOption = Annotated[
     bool,
     typer.Option(
         "--probe-shared", help="Probe a library even if other processes use it: its calls get slower for them, too."
     ),
 ]
-DurationOption = Annotated[float | None, typer.Option(metavar="S", help="Stop recording after S seconds.")]
-DelayOption = Annotated[float, typer.Option(metavar="S", help="Start the kernel trace S seconds after the workload.")]
-StartOnSignalOption = Annotated[
+_DurationOption = Annotated[float | None, typer.Option(metavar="S", help="Stop recording after S seconds.")]
+_DelayOption = Annotated[float, typer.Option(metavar="S", help="Start the kernel trace S seconds after the workload.")]
+_StartOnSignalOption = Annotated[
     bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
 ]
-BufferOption = Annotated[
+_BufferOption = Annotated[
     int | None,
     typer.Option(
         metavar="MB", help="Size of the kernel buffers of all CPUs together; at most half of the free memory."
     ),
 ]
-MaxLogOption = Annotated[
+_MaxLogOption = Annotated[
     float,
     typer.Option(metavar="GB", help="Stop recording when the HIP log exceeds this size (uncompressed, without holes)."),
 ]
-MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="Stop recording when less disk space is free.")]
+_MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="Stop recording when less disk space is free.")]
 HqdOption = Annotated[
     bool,
     typer.Option("--hqd", help="Read the hardware queues (HQDs) repeatedly; each read takes a lock of the driver."),
 ]
-HqdIntervalOption = Annotated[
+_HqdIntervalOption = Annotated[
     float | None, typer.Option(metavar="S", help=f"Minimum time between two HQD reads; default {_HQD_SECONDS:g}.")
 ]
-LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
-PlainLogOption = Annotated[bool, typer.Option("--plain-log", help="Do not compress the HIP log while it is written.")]
-ContainerOption = Annotated[
+_LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
+_PlainLogOption = Annotated[bool, typer.Option("--plain-log", help="Do not compress the HIP log while it is written.")]
+_ContainerOption = Annotated[
     list[str] | None,
     typer.Option("--container", metavar="NAME", help="Run COMMAND in this running container (docker or podman)."),
 ]
-ImageOption = Annotated[
+_ImageOption = Annotated[
     list[str] | None,
     typer.Option("--image", metavar="IMAGE", help="Run COMMAND in a new container of IMAGE, with the GPUs."),
 ]
-DockerOption = Annotated[
+_DockerOption = Annotated[
     list[str] | None,
     typer.Option(metavar="OPTION", help="Additional option of `docker run`, such as --run-option=--ipc=host."),
 ]
-PidOption = Annotated[
+_PidOption = Annotated[
     list[int] | None,
     typer.Option(
         "--pid", metavar="PID", help="Attach to a running process; its HIP log is recorded only if it writes one."
     ),
 ]
-KillOption = Annotated[
+_KillOption = Annotated[
     bool,
     typer.Option(
         "--kill", help="When a limit stops the recording, end the workload, too: SIGTERM, after 10 s SIGKILL."
     ),
 ]
-NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
-AsRootOption = Annotated[
+_NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
+_AsRootOption = Annotated[
     bool, typer.Option("--as-root", help="Run the workload as root, not as the user who called sudo.")
 ]
-ShareOption = Annotated[
+_ShareOption = Annotated[
     bool, typer.Option("--share", help="Let all users of this machine read the capture, not only the caller.")
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the live status line.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be recorded, and change nothing.")]
+_QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the live status line.")]
+_DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be recorded, and change nothing.")]
 
 
 def capture_verb(
-    command: CommandArgument = None,
+    command: _CommandArgument = None,
     output: OutputOption = None,
     force: ForceOption = False,
-    event_set: EventSetOption = "default",
-    events: EventsOption = None,
-    functions: FunctionsOption = None,
-    uprobes: UprobesOption = None,
-    ranges: RangesOption = None,
-    probe_shared: ProbeSharedOption = False,
-    duration: DurationOption = None,
-    delay: DelayOption = 0,
-    start_on_signal: StartOnSignalOption = False,
-    buffer_mb: BufferOption = None,
-    max_log_gb: MaxLogOption = _LOG_GB,
-    min_free_gb: MinFreeOption = 1.0,
+    event_set: _EventSetOption = "default",
+    events: _EventsOption = None,
+    functions: _FunctionsOption = None,
+    uprobes: _UprobesOption = None,
+    ranges: _RangesOption = None,
+    probe_shared: _ProbeSharedOption = False,
+    duration: _DurationOption = None,
+    delay: _DelayOption = 0,
+    start_on_signal: _StartOnSignalOption = False,
+    buffer_mb: _BufferOption = None,
+    max_log_gb: _MaxLogOption = _LOG_GB,
+    min_free_gb: _MinFreeOption = 1.0,
     hqd: HqdOption = False,
-    hqd_interval: HqdIntervalOption = None,
-    log_level: LogLevelOption = 5,
-    plain_log: PlainLogOption = False,
-    containers: ContainerOption = None,
-    images: ImageOption = None,
-    run_option: DockerOption = None,
-    pids: PidOption = None,
-    kill: KillOption = False,
-    no_correlate: NoCorrelateOption = False,
-    as_root: AsRootOption = False,
-    share: ShareOption = False,
-    quiet: QuietOption = False,
-    dry_run: DryRunOption = False,
+    hqd_interval: _HqdIntervalOption = None,
+    log_level: _LogLevelOption = 5,
+    plain_log: _PlainLogOption = False,
+    containers: _ContainerOption = None,
+    images: _ImageOption = None,
+    run_option: _DockerOption = None,
+    pids: _PidOption = None,
+    kill: _KillOption = False,
+    no_correlate: _NoCorrelateOption = False,
+    as_root: _AsRootOption = False,
+    share: _ShareOption = False,
+    quiet: _QuietOption = False,
+    dry_run: _DryRunOption = False,
 ) -> None:
     """Run COMMAND with the kernel traced and the HIP log on; save both in a capture folder.
 

@@ -1,4 +1,4 @@
-"""The verb `experiment`: run workloads alone and together, and measure how much they delay each other."""
+"""The verb `experiment`: run workloads alone, together, under policies and settings, and say what the numbers mean."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import FAILED, UNKNOWN, say, show
+from tracecorr.cli.console import FAILED, UNKNOWN, HtmlOption, refuse_page, say, show, write_page
+from tracecorr.cli.parser import Verb, Verbs
 from tracecorr.model.errors import InputError
 
+if TYPE_CHECKING:
+    import polars as pl
 
-def experiment_verb(
-    kind: Annotated[str, typer.Argument(metavar="preempt", help="The experiment; only `preempt` exists.")],
+
+ContainerOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Run the workloads in this running container.")
+]
+LevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL of the captured rounds.")]
+FolderOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def preempt_verb(
     high: Annotated[str, typer.Option(metavar="CMD", help="High-priority workload; it prints stamps.")],
     low: Annotated[str, typer.Option(metavar="CMD", help="Low-priority workload; it prints stamps.")],
     rounds: Annotated[
         int, typer.Option(metavar="N", help="Number of uninstrumented rounds; the results come from these.")
     ] = 5,
     no_capture: Annotated[bool, typer.Option("--no-capture", help="Skip the captured rounds (needs no root).")] = False,
-    container: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Run the workloads in this running container.")
-    ] = None,
-    log_level: Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL of the captured rounds.")] = 5,
+    container: ContainerOption = None,
+    log_level: LevelOption = 5,
     kept: Annotated[
         float, typer.Option(metavar="TIMES", help="PASS if P95 together is at most this many times P95 alone.")
     ] = 1.2,
@@ -34,17 +43,18 @@ def experiment_verb(
         typer.Option(metavar="NAME", help="none, priority, cumask, slice, event, stop or all; may be given again."),
     ] = None,
     policy_command: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="CMD", help="A policy of your own: events on its input, `hold low`, `release low` back."),
-    ] = "",
+    ] = None,
     share: Annotated[
         float, typer.Option(metavar="PERCENT", help="The low one's share of time (slice) or CUs (cumask).")
     ] = 20,
     period_ms: Annotated[float, typer.Option(metavar="MS", help="Period of the slices.")] = 10,
     target_ms: Annotated[float, typer.Option(metavar="MS", help="How soon the high one shall have the GPU.")] = 5,
     force: Annotated[bool, typer.Option("--force", help="Also stop a member of a distributed job.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: FolderOption = None,
+    as_json: JsonOption = False,
+    html: HtmlOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 4 when the verdict is FAIL, 5 when UNKNOWN.")
     ] = False,
@@ -53,22 +63,20 @@ def experiment_verb(
 
     A workload prints one line `tracecorr-stamp START RETURN COMPLETE` per launch (CLOCK_MONOTONIC, ns).
     """
-    if kind != "preempt":
-        raise InputError(f"there is no experiment {kind!r}", "the experiment is called preempt")
     _check_options(high, low, rounds, kept)
     _check_policy(share, period_ms, target_ms)
-    folder = output or Path(time.strftime("preempt-%Y%m%d-%H%M%S.experiment"))
-    if folder.exists():
-        raise InputError(f"{folder} exists", "choose another folder with -o")
+    refuse_page(html, as_json=as_json, force=False)
+    folder = _choose_folder(output, "preempt")
 
     from tracecorr.analyze.report.markdown import render_experiment
     from tracecorr.experiment.policies import PolicyOptions, choose_policies
-    from tracecorr.experiment.preempt import PreemptOptions, owned_by_caller, run_preempt
+    from tracecorr.experiment.preempt import PreemptOptions, run_preempt
     from tracecorr.experiment.report import summarize_experiment
+    from tracecorr.experiment.running import owned_by_caller
     from tracecorr.store.raw import write_atomically
 
-    acts = PolicyOptions(share / 100, round(period_ms * 1e6), policy_command, force)
-    policies = tuple(choose_policies(policy or [], policy_command))
+    acts = PolicyOptions(share / 100, round(period_ms * 1e6), policy_command or "", force)
+    policies = tuple(choose_policies(policy or [], acts.command))
     options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level, policies, acts)
     with owned_by_caller(options.folder):
         try:
@@ -80,12 +88,119 @@ def experiment_verb(
         told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
         write_atomically(options.folder / "report.json", told.encode())
     found = report.finding
-    if as_json:
+    if html is not None:
+        from tracecorr.analyze.report.html import render_experiment_html
+
+        page = render_experiment_html(folder.name, found, report.sections, report.notices, runs.stamps)
+        write_page(html, page)
+    elif as_json:
         typer.echo(told)
     else:
         show(render_experiment(folder.name, found, report.sections, report.notices), keep="\n")
     if check and found.outcome != "PASS":
         raise typer.Exit(FAILED if found.outcome == "FAIL" else UNKNOWN)
+
+
+def _choose_folder(output: Path | None, kind: str) -> Path:
+    """Return the folder of an experiment.
+
+    Raises:
+        InputError: it is there already.
+    """
+    folder = output or Path(time.strftime(f"{kind}-%Y%m%d-%H%M%S.experiment"))
+    if folder.exists():
+        raise InputError(f"{folder} exists", "choose another folder with -o")
+    return folder
+
+
+def ab_verb(
+    a: Annotated[str, typer.Option("--a", metavar="CMD", help="First workload, the reference.")],
+    b: Annotated[str, typer.Option("--b", metavar="CMD", help="Second workload.")],
+    seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="End each run after so many seconds; default: at its own end.")
+    ] = None,
+    container: ContainerOption = None,
+    log_level: LevelOption = 5,
+    output: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Capture two workloads, each alone, and compare the captures."""
+    for option, command in (("--a", a), ("--b", b)):
+        if not command.strip():
+            raise InputError(f"{option} is empty", "write the command of the workload, in quotes")
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InputError(f"--seconds {seconds:g} is not a positive number", "write seconds, such as 60")
+    folder = _choose_folder(output, "ab")
+    from tracecorr.analyze.compare import Side, compare_captures
+    from tracecorr.analyze.report.markdown import render_comparison
+    from tracecorr.experiment.captured import CaptureOptions, capture_in_turn
+    from tracecorr.experiment.running import owned_by_caller
+
+    options = CaptureOptions(folder.resolve(), log_level, container, seconds)
+    with owned_by_caller(options.folder):
+        runs = {name: (["sh", "-c", command], dict[str, str]()) for name, command in (("a", a), ("b", b))}
+        captures = capture_in_turn(runs, options, say)
+    first, second = (Side(name, c.table, c.info, c.tables_of_nodes()) for name, c in captures.items())
+    comparison = compare_captures(first, second)
+    if as_json:
+        typer.echo(json.dumps(comparison.as_dict(), indent=1, allow_nan=False))
+    else:
+        show(render_comparison(comparison), keep="\n")
+
+
+def sweep_verb(
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The workload; `{NAME}` is replaced.")],
+    setting: Annotated[
+        str, typer.Option("--set", metavar="NAME=V1,V2", help="Variable of the environment, or `{NAME}` in CMD.")
+    ],
+    container: ContainerOption = None,
+    log_level: LevelOption = 5,
+    output: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Capture a workload once per value of a setting; tell latencies with intervals, queues and streams of each."""
+    from tracecorr.experiment.captured import parse_setting
+
+    parse_setting(setting)
+    folder = _choose_folder(output, "sweep")
+    from tracecorr.experiment.captured import CaptureOptions, run_sweep
+    from tracecorr.experiment.running import owned_by_caller
+
+    options = CaptureOptions(folder.resolve(), log_level, container)
+    with owned_by_caller(options.folder):
+        table = run_sweep(setting, command, options, say)
+    _print_table(f"Values of {setting.partition('=')[0]}", table, as_json=as_json)
+
+
+def stage1_verb(
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="A program with one GEMM, or any other.")],
+    container: ContainerOption = None,
+    log_level: LevelOption = 5,
+    output: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Capture one run and tick a checklist of the path ROCr -> KFD -> GPU from its evidence."""
+    folder = _choose_folder(output, "stage1")
+    from tracecorr.analyze.evidence import Evidence
+    from tracecorr.analyze.stage1 import list_steps
+    from tracecorr.experiment.captured import CaptureOptions, capture_in_turn
+    from tracecorr.experiment.running import owned_by_caller
+
+    options = CaptureOptions(folder.resolve(), log_level, container)
+    with owned_by_caller(options.folder):
+        (capture,) = capture_in_turn({"run": (command, {})}, options, say).values()
+    steps = list_steps(Evidence(capture.table, None, capture.info, capture.tables_of_nodes()))
+    _print_table("From ROCr to the GPU", steps, as_json=as_json)
+
+
+def _print_table(title: str, table: pl.DataFrame, *, as_json: bool) -> None:
+    from tracecorr.analyze.report.markdown import render_table
+    from tracecorr.analyze.values import plain_rows
+
+    if as_json:
+        typer.echo(json.dumps(plain_rows(table), indent=1, allow_nan=False))
+    else:
+        show(f"# {title}\n\n{render_table(table, max_text=None)}", keep="\n")
 
 
 def _check_options(high: str, low: str, rounds: int, kept: float) -> None:
@@ -116,3 +231,12 @@ def _check_policy(share: float, period_ms: float, target_ms: float) -> None:
     for option, value in (("--period-ms", period_ms), ("--target-ms", target_ms)):
         if not 0 < value < math.inf:
             raise InputError(f"{option} {value:g} is not a positive number", "write milliseconds, such as 5")
+
+
+# Words after the command's name are the command's.
+_CONTEXT = {"allow_interspersed_args": False}
+app = typer.Typer(cls=Verbs, no_args_is_help=True, help=__doc__.partition(": ")[2].strip().capitalize())
+app.command("preempt", cls=Verb)(preempt_verb)
+app.command("ab", cls=Verb)(ab_verb)
+app.command("sweep", cls=Verb, context_settings=_CONTEXT)(sweep_verb)
+app.command("stage1", cls=Verb, context_settings=_CONTEXT)(stage1_verb)

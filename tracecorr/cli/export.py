@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracecorr.store import Capture
 
 
-class Target(StrEnum):
+class _Target(StrEnum):
     """Name the formats that a capture can be exported to."""
 
     PERFETTO = "perfetto"
@@ -31,16 +31,18 @@ class Target(StrEnum):
 
 
 _SUFFIX = {
-    Target.PERFETTO: ".pftrace",
-    Target.CHROME: ".json",
-    Target.SPEEDSCOPE: ".speedscope.json",
-    Target.TRACE_DAT: ".dat",
+    _Target.PERFETTO: ".pftrace",
+    _Target.CHROME: ".json",
+    _Target.SPEEDSCOPE: ".speedscope.json",
+    _Target.TRACE_DAT: ".dat",
 }
 
 
 def export_verb(
     name: NameArgument = None,
-    target: Annotated[Target, typer.Option("--to", metavar="FORMAT", help=f"{', '.join(Target)}.")] = Target.PERFETTO,
+    target: Annotated[
+        _Target, typer.Option("--to", metavar="FORMAT", help=f"{', '.join(_Target)}.")
+    ] = _Target.PERFETTO,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PATH", help="File to write; a folder for tables.")
     ] = None,
@@ -85,9 +87,9 @@ def export_verb(
     capture = open_capture(name)
     path = output or Path(f"{capture.name}{_SUFFIX[target]}" if is_trace else f"{capture.name}-{target}")
     refuse_taken(path, force=force)
-    if target is Target.TRACE_DAT:
+    if target is _Target.TRACE_DAT:
         _export_dat(capture, path, selection)
-    elif target is Target.SPEEDSCOPE:
+    elif target is _Target.SPEEDSCOPE:
         _export_speedscope(capture, path, selection)
     elif is_trace:
         _export_trace(capture, target, path, selection)
@@ -96,7 +98,7 @@ def export_verb(
     show(path)
 
 
-def _export_trace(capture: Capture, target: Target, path: Path, selection: Selection) -> None:
+def _export_trace(capture: Capture, target: _Target, path: Path, selection: Selection) -> None:
     from tracecorr.export.files import open_fresh
 
     with open_fresh(path) as stream:
@@ -105,7 +107,7 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
     jobs = int((trace.slices["event"] < 0).sum())
     drawn = f"{trace.slices.height - jobs} events" + (f", {jobs} jobs of the kernel's GPU scheduler" if jobs else "")
     say(f"{drawn}, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
-    if target is Target.CHROME:
+    if target is _Target.CHROME:
         say("Chrome's format draws arrows only between two spans; --to perfetto has all links")
     if trace.later_ns:
         say(f"warning: its times are {trace.later_ns} ns later than those of the tables: viewers drop events before 0")
@@ -140,8 +142,8 @@ def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:
     say(f"next step: trace-cmd report -i {quote_path(path)}, or open it with KernelShark")
 
 
-def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection: Selection) -> Trace:
-    if target is Target.CHROME:
+def _write_trace(capture: Capture, target: _Target, stream: IO[bytes], selection: Selection) -> Trace:
+    if target is _Target.CHROME:
         from tracecorr.export.chrome import write_chrome
 
         return write_chrome(capture.table_by_node, stream, selection)
@@ -150,7 +152,7 @@ def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection:
     return write_perfetto(capture.table_by_node, stream, selection)
 
 
-def _export_tables(capture: Capture, target: Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
+def _export_tables(capture: Capture, target: _Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
     from tracecorr.export.files import open_fresh_folder, write_tables
 
     with open_fresh_folder(path) as folder:

@@ -32,11 +32,11 @@ CONTEXT = {"allow_extra_args": True}
 _CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf", "x86-tsc", "uptime", "counter")
 
 
-AmdLogOption = Annotated[
+_AmdLogOption = Annotated[
     list[Path] | None,
     typer.Option("--amd-log", metavar="FILE...", help="HIP logs (AMD_LOG_LEVEL=5), plain, .gz or .zst."),
 ]
-FtraceOption = Annotated[
+_FtraceOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--ftrace",
@@ -44,20 +44,20 @@ FtraceOption = Annotated[
         help="Kernel trace: text (.gz, .zst too), a trace.dat of trace-cmd, or a folder of binary pages.",
     ),
 ]
-FtraceClockOption = Annotated[
+_FtraceClockOption = Annotated[
     str,
     typer.Option(
         metavar="CLOCK", help=f"trace_clock of the trace, if the trace does not name it: {', '.join(_CLOCKS)}."
     ),
 ]
-ClockSamplesOption = Annotated[
+_ClockSamplesOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="clock.json with the samples that belong to the trace's clock marks."),
 ]
 HqdOption = Annotated[
     list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dumps of kfd/hqds, mqds or rls (debugfs).")
 ]
-RocprofOption = Annotated[
+_RocprofOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--rocprof",
@@ -65,7 +65,7 @@ RocprofOption = Annotated[
         help="Output of rocprofv3 (CSV, JSON, rocpd .db, or its whole folder) or rocprof v1 (CSV, JSON).",
     ),
 ]
-KernelLogOption = Annotated[
+_KernelLogOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--kernel-log",
@@ -87,13 +87,13 @@ OutputOption = Annotated[
 
 def import_verb(
     context: typer.Context,
-    amd_log: AmdLogOption = None,
-    ftrace: FtraceOption = None,
-    ftrace_clock: FtraceClockOption = "auto",
-    clock_samples: ClockSamplesOption = None,
+    amd_log: _AmdLogOption = None,
+    ftrace: _FtraceOption = None,
+    ftrace_clock: _FtraceClockOption = "auto",
+    clock_samples: _ClockSamplesOption = None,
     hqd: HqdOption = None,
-    rocprof: RocprofOption = None,
-    kernel_log: KernelLogOption = None,
+    rocprof: _RocprofOption = None,
+    kernel_log: _KernelLogOption = None,
     output: OutputOption = None,
     force: ForceOption = False,
     jobs: JobsOption = None,

@@ -22,8 +22,7 @@ def info_verb(
     from tracecorr.analyze.evidence import Evidence, list_partial
     from tracecorr.analyze.run_facts import describe_run
     from tracecorr.analyze.values import count_of
-    from tracecorr.store.losses import count_read
-    from tracecorr.store.recording import describe_state
+    from tracecorr.store.recording import count_read, describe_state
 
     capture = open_capture(name, tables=False)
     rows = _count_rows(capture)

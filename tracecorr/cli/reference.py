@@ -34,9 +34,18 @@ def render_commands(app: typer.Typer) -> str:
     """Return the page (Markdown): every verb with its arguments and options, verdicts, thresholds, example queries."""
     root = typer.main.get_command(app)
     lines = [_HEAD, "## tracecorr\n", *_parameters(root)]
-    for name, command in getattr(root, "commands", {}).items():
+    for name, command in list_commands(root):
         lines += ["", f"## tracecorr {name}\n", _plain(command.help), "", *_parameters(command)]
     return "\n".join([*lines, "", *_verdicts(), "", *_examples()]).rstrip() + "\n"
+
+
+def list_commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield name and command of every verb; of a group of verbs those in it."""
+    for name, command in getattr(group, "commands", {}).items():
+        if hasattr(command, "commands"):
+            yield from list_commands(command, f"{above}{name} ")
+        else:
+            yield f"{above}{name}", command
 
 
 def _parameters(command: Any) -> Iterator[str]:

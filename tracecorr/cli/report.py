@@ -90,12 +90,12 @@ def report_verb(
     else:
         show_markdown(render_brief(report, top or ROWS))
     if check:
-        status = check_verdicts(report.verdicts, strict)
+        status = _check_verdicts(report.verdicts, strict)
         if status:
             raise typer.Exit(status)
 
 
-def check_verdicts(verdicts: tuple[Verdict, ...], strict: bool) -> int:
+def _check_verdicts(verdicts: tuple[Verdict, ...], strict: bool) -> int:
     """Return the exit status that verdicts give, and name those behind it on stderr."""
     bad = [v for v in verdicts if v.outcome == "FAIL"]
     open_ones = [v for v in verdicts if v.outcome == "UNKNOWN"] if strict else []

@@ -18,7 +18,7 @@ from tracecorr.model.errors import CaptureError, InputError
 if TYPE_CHECKING:
     from tracecorr.store import Capture
 
-DEFAULT_PORT = 8050
+_DEFAULT_PORT = 8050
 
 PortOption = Annotated[
     int | None,
@@ -26,7 +26,7 @@ PortOption = Annotated[
         min=0,
         max=65535,
         metavar="PORT",
-        help=f"Port; 0: any free port; default: {DEFAULT_PORT}, or a free one near it.",
+        help=f"Port; 0: any free port; default: {_DEFAULT_PORT}, or a free one near it.",
     ),
 ]
 HostOption = Annotated[
@@ -93,7 +93,7 @@ def _check_remote(host: str, port: int | None, *, allow_remote: bool, allow_root
     Raises:
         InputError: `--allow-remote`, or as root `--allow-root`, is missing.
     """
-    number = port or DEFAULT_PORT
+    number = port or _DEFAULT_PORT
     tunnel = (
         f"from the other machine: ssh -L {number}:127.0.0.1:{number} {socket.gethostname()}, "
         f"with `tracecorr serve --port {number}` here"
@@ -134,7 +134,7 @@ def _choose_port(host: str, port: int | None) -> int:
     """Return a port that is free now: the wanted one, else the default or one of the next ten."""
     if port == 0:
         return 0
-    for candidate in [port] if port else range(DEFAULT_PORT, DEFAULT_PORT + 11):
+    for candidate in [port] if port else range(_DEFAULT_PORT, _DEFAULT_PORT + 11):
         if _is_free(host, candidate):
             return candidate
     if port is None:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from tracecorr.control.controller import BUSY, HOLD, IDLE, RELEASE, TICK, Action, Event
 from tracecorr.model.errors import InputError
+from tracecorr.store.raw import read_file
 
 # The variable that names the mapped file to the workloads, and that which says which of them it is.
 CHANNEL_VARIABLE, ROLE_VARIABLE = "TRACECORR_CHANNEL", "TRACECORR_ROLE"
@@ -38,11 +39,15 @@ class Channel:
     """
 
     def __init__(self, path: Path) -> None:
-        """Make the file, which the caller's workloads may write, too."""
-        path.write_bytes(bytes(8 * _WORDS))
-        path.chmod(0o666)
-        with path.open("r+b") as stream:
-            self._map = mmap.mmap(stream.fileno(), 8 * _WORDS)
+        """Make the file, which the caller's workloads may write, too; the folder is theirs, so no link is followed."""
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o666)
+            os.ftruncate(descriptor, 8 * _WORDS)
+            self._map = mmap.mmap(descriptor, 8 * _WORDS)
+        finally:
+            os.close(descriptor)
         self._words = memoryview(self._map).cast("Q")
 
     @property
@@ -88,11 +93,12 @@ class StopSignals:
 
     Args:
         pid_file: its shell writes its number there when it starts.
+        uid: whose processes are stopped; the file is the user's, who may write any number.
         force: also stop a member of a distributed job, whose peers may then wait in vain.
     """
 
-    def __init__(self, pid_file: Path, *, force: bool = False) -> None:
-        self._pid_file, self._force = pid_file, force
+    def __init__(self, pid_file: Path, uid: int, *, force: bool = False) -> None:
+        self._pid_file, self._uid, self._force = pid_file, uid, force
 
     def apply(self, action: Action) -> None:
         """Stop all processes of the workload, or let them go on.
@@ -115,7 +121,7 @@ class StopSignals:
     def _list_processes(self) -> set[int]:
         """Return the descendants of the workload's shell, which itself waits and holds no file of the GPU."""
         with suppress(OSError, ValueError):
-            return set(_list_descendants(int(self._pid_file.read_text())))
+            return {pid for pid in _list_descendants(int(read_file(self._pid_file))) if _find_owner(pid) == self._uid}
         return set()
 
     def _refuse_member(self, pid: int, action: Action) -> None:
@@ -144,6 +150,12 @@ def _read_environment(pid: int) -> list[str]:
     with suppress(OSError):
         return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     return []
+
+
+def _find_owner(pid: int) -> int | None:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}").stat().st_uid
+    return None
 
 
 def _list_descendants(pid: int) -> list[int]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.control.controller import Controller
 from tracecorr.control.steering import (
     CHANNEL_VARIABLE,
@@ -134,10 +135,9 @@ def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_file: Pat
     if policy not in _STEERED:
         yield told
         return
-    channel_path.unlink(missing_ok=True)
-    channel = Channel(channel_path)
+    channel, uid = Channel(channel_path), find_invoker(os.environ).uid
     decider = CommandDecider(options.command) if policy == COMMAND else _make_controller(policy, options)
-    actuator = StopSignals(pid_file, force=options.force) if policy == STOP else SharedWord(channel)
+    actuator = StopSignals(pid_file, uid, force=options.force) if policy == STOP else SharedWord(channel)
     steering = Steering(decider, actuator, channel)
     try:
         with steering:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -20,8 +20,9 @@ from pathlib import Path
 import polars as pl
 
 from tracecorr.analyze.experiment import APART, STAMPS, TOGETHER, as_rows, measure_overhead
-from tracecorr.capture.workload.engines import find_engine
-from tracecorr.capture.workload.invoker import Invoker, find_invoker
+from tracecorr.capture.plan.runtimes import installed_libraries
+from tracecorr.capture.workload.engines import container_pid, find_engine
+from tracecorr.capture.workload.invoker import find_invoker, read_environment
 from tracecorr.control import HOLD
 from tracecorr.experiment.policies import (
     NONE,
@@ -33,91 +34,19 @@ from tracecorr.experiment.policies import (
     find_refusal,
     steer,
 )
-from tracecorr.model.errors import InputError, MachineError, TracecorrError
+from tracecorr.experiment.running import (
+    find_error,
+    hold_interrupts,
+    make_callers_folder,
+    refuse_machine,
+    run_as_caller,
+    run_capture_of,
+)
+from tracecorr.model.errors import InputError, TracecorrError
+from tracecorr.model.hip_environment import HONOUR_PRIORITIES, IGNORES_PRIORITIES, describe_effects, is_on
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
-from tracecorr.store.ownership import give_folder
 from tracecorr.store.raw import write_atomically
-
-
-@contextmanager
-def _hold_interrupts(most: int | None = None) -> Iterator[None]:
-    """Delay Ctrl-C until the running command, which gets it as well, has ended.
-
-    Args:
-        most: number of delayed interrupts, the next one acts at once; None = all.
-
-    Raises:
-        KeyboardInterrupt: there was one.
-    """
-    if signal.getsignal(signal.SIGINT) != signal.default_int_handler:
-        yield  # Ignored, as under `nohup`, or the caller's own.
-        return
-    seen = 0
-
-    def hold(*_: object) -> None:
-        nonlocal seen
-        seen += 1
-        if most is not None and seen > most:
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, hold)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if seen:
-        raise KeyboardInterrupt
-
-
-def _run_as_caller(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-    """Run a command as the user who called sudo, with that user's environment, but without a log of HIP.
-
-    Raises:
-        MachineError: the caller's environment cannot be read.
-    """
-    caller = find_invoker(os.environ)
-    environment = {name: value for name, value in caller.environment.items() if not name.startswith("AMD_LOG_")}
-    user, group, groups = (caller.uid, caller.gid, caller.groups) if _is_other(caller) else (None, None, None)
-    return subprocess.run(
-        words, env=environment, stderr=subprocess.PIPE, check=False, user=user, group=group, extra_groups=groups
-    )
-
-
-@contextmanager
-def owned_by_caller(folder: Path) -> Iterator[None]:
-    """Give a folder, if it exists, to the user who called sudo, with its contents.
-
-    Raises:
-        MachineError: the caller's environment cannot be read.
-    """
-    caller = find_invoker(os.environ)
-    try:
-        yield
-    finally:
-        if _is_other(caller) and folder.is_dir():
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                give_folder(descriptor, caller.uid, caller.gid)
-            finally:
-                os.close(descriptor)
-
-
-def _make_callers_folder(folder: Path) -> None:
-    """Make a folder that the user who called sudo can write to.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    folder.mkdir()
-    caller = find_invoker(os.environ)
-    if _is_other(caller):
-        os.chown(folder, caller.uid, caller.gid, follow_symlinks=False)
-
-
-def _is_other(caller: Invoker) -> bool:
-    return caller.uid != os.geteuid()
-
 
 # tracecorr-stamp START RETURN COMPLETE: CLOCK_MONOTONIC ns before the call, after it, and when its end was noticed.
 # No clock shows more than 18 digits, and more may not fit into a column.
@@ -194,7 +123,7 @@ def _run_in_container(container: str, script: str, folder: str) -> subprocess.Co
     root, invoker = find_invoker(os.environ, as_root=True), find_invoker(os.environ)
     engine, _ = find_engine("container", container, root, invoker)
     try:
-        with _hold_interrupts(most=1):
+        with hold_interrupts(most=1):
             return engine.run("exec", container, "sh", "-c", script)
     except KeyboardInterrupt:
         # Ctrl-C ends the engine's client alone: what it started in the container would run on.
@@ -290,8 +219,10 @@ def run_preempt(options: PreemptOptions, say: _Say) -> Runs:
     """
     if options.capture:
         _check_machine(options)
+    if told := warn_of_priorities(options):
+        say(told)
     try:
-        _make_callers_folder(options.folder)
+        make_callers_folder(options.folder)
     except OSError as error:
         raise InputError(f"cannot make {options.folder}: {error.strerror}", "choose another folder with -o") from None
     try:
@@ -299,6 +230,36 @@ def run_preempt(options: PreemptOptions, say: _Say) -> Runs:
     except TracecorrError:
         _leave(options.folder, say)
         raise
+
+
+def warn_of_priorities(options: PreemptOptions) -> str:
+    """Return why stream priorities may reach no queue of the workloads; empty if nothing says so.
+
+    Raises:
+        MachineError: the caller's environment cannot be read.
+    """
+    if options.container is None:
+        pid, root, environment = None, Path("/"), find_invoker(os.environ).environment
+    else:
+        pid = container_pid(options.container, os.environ)
+        root, environment = Path(f"/proc/{pid}/root"), read_environment(pid) or {}
+    if (on := is_on(environment, IGNORES_PRIORITIES)) is not None:
+        told = "; ".join(text for text in describe_effects(environment) if text.startswith(IGNORES_PRIORITIES))
+        return f"{told}; {HONOUR_PRIORITIES}" if on else ""
+    program = "" if pid is not None else shutil.which(options.high.split()[0], path=environment.get("PATH")) or ""
+    for name, path in installed_libraries(root, environment, program).items():
+        if "libamdhip64" in name and _holds(path, IGNORES_PRIORITIES.encode()):
+            return f"{name} may ignore stream priorities, so that none reaches the GPU: {HONOUR_PRIORITIES}"
+    return ""
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    """Tell whether a library has a text; not if it cannot be read."""
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(text) >= 0
+    except (OSError, ValueError):
+        return False
 
 
 def _run_rounds(options: PreemptOptions, say: _Say) -> Runs:
@@ -459,8 +420,8 @@ def _run_phase(place: _Place) -> tuple[dict[str, list[_Stamp]], Steered]:
             done = _run_in_container(options.container, _inner_script(place, inside), inside)
             _keep(done.stdout, place.outputs)
         else:
-            with _hold_interrupts(most=1):
-                done = _run_as_caller(["sh", "-c", _outer_script(place)])
+            with hold_interrupts(most=1):
+                done = run_as_caller(["sh", "-c", _outer_script(place)])
     _check(place.shown, done)
     return _read(place.shown, place.outputs), steered
 
@@ -486,45 +447,29 @@ def _keep(stdout: bytes, outputs: Mapping[str, Path]) -> None:
         write_atomically(path, found.get(role, b""))
 
 
-def _capture_words(options: PreemptOptions) -> list[str]:
-    words = [sys.executable, "-m", "tracecorr", "capture", "--quiet", "--log-level", str(options.log_level)]
+def _capture_options(options: PreemptOptions) -> list[str]:
+    words = ["--log-level", str(options.log_level)]
     return words if options.container is None else [*words, "--container", options.container]
 
 
 def _check_machine(options: PreemptOptions) -> None:
     """Check that rounds can be captured before the plain rounds, which take long."""
-    words = [*_capture_words(options), "--dry-run", "--", "true"]
+    words = [sys.executable, "-m", "tracecorr", "capture", *_capture_options(options), "--dry-run", "--", "true"]
     done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    _refuse_machine(done)
+    refuse_machine(done)
     if done.returncode:
-        raise InputError(_find_error(done), "run tracecorr capture --dry-run")
-
-
-def _refuse_machine(done: subprocess.CompletedProcess[bytes]) -> None:
-    if done.returncode == MachineError.exit_code and (told := _find_error(done)):
-        raise MachineError(told, "run tracecorr doctor; or use --no-capture")
-
-
-def _find_error(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return what the last message of an error says, "" where there is none."""
-    said = done.stderr.decode(errors="replace")
-    return said.rsplit("error: ", 1)[1].splitlines()[0] if "error: " in said else ""
+        raise InputError(find_error(done), "run tracecorr capture --dry-run")
 
 
 def _capture_phase(place: _Place, target: Path, say: _Say) -> dict[str, list[_Stamp]]:
     inside = place.options.container is not None
     script = _inner_script(place, _name_folder()) if inside else _outer_script(place)
-    # A separate process, because a capture forks, which a process with threads must not do. It handles Ctrl-C itself,
-    # and must end regularly to disarm what it armed.
-    with _steered(place), _hold_interrupts():
-        done = subprocess.run(
-            [*_capture_words(place.options), "-o", str(target), "--", "sh", "-c", script], capture_output=True,
-            stdin=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
+    with _steered(place):
+        done = run_capture_of(target, ["sh", "-c", script], _capture_options(place.options))
     if inside:
         _keep(done.stdout, place.outputs)
-    say(done.stderr.decode(errors="replace").strip())
-    _refuse_machine(done)
+    for line in done.stderr.decode(errors="replace").splitlines():
+        say(line)
     if done.returncode:
         raise InputError(
             f"the captured round {place.shown} ended with status {done.returncode}", "run its commands by hand first"

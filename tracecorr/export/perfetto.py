@@ -13,7 +13,6 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.selection import Selection
 from tracecorr.export.trace import Trace, build_trace
 from tracecorr.export.tracks import Track
-from tracecorr.model.errors import MachineError
 
 _SEQUENCE = 1
 _CHUNK = 50_000
@@ -30,9 +29,6 @@ def write_perfetto(tables: Tables, stream: IO[bytes], selection: Selection) -> T
     flow; a flow runs from the earlier to the later event, which for barriers is from the store to the line. A call that
     nothing shows the end of is a slice without an end; any other one of which an end is lost is an instant, and `seen`
     says which end is known. Jobs of the kernel's GPU scheduler are slices of their rings besides their events.
-
-    Raises:
-        MachineError: the package `perfetto` is not installed.
     """
     writer = _Writer(stream)
     trace = build_trace(tables, selection)
@@ -71,13 +67,10 @@ class _Writer:
     """Write packets of one sequence with Perfetto's builder; a text is written once and named by number after that."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        try:
-            from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-            from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
-        except ImportError as error:
-            raise MachineError(
-                "the package perfetto is not installed", "install it: pip install 'tracecorr[export]'"
-            ) from error
+        # Its modules take a moment, and other exports do not need them.
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+        from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+
         self._event, self._flags = protos.TrackEvent, protos.TracePacket
         self._unit = protos.CounterDescriptor.Unit.UNIT_COUNT
         self._builder = StreamingTraceProtoBuilder(stream)

@@ -31,7 +31,7 @@ def name_on_node(name: str, node: str | None) -> str:
     return name if node is None else f"{name} ({node})"
 
 
-def separate_pids(processes: pl.DataFrame) -> dict[int, int | None]:
+def _separate_pids(processes: pl.DataFrame) -> dict[int, int | None]:
     """Return the number that stands for each process where all nodes share one space of pids.
 
     It is the pid, but where an earlier node has a process with this pid, too: then it is a number that no process has.
@@ -165,7 +165,7 @@ class _Owners:
 
 def _owners(tables: Tables) -> _Owners:
     processes, threads, queues = (add_node(tables(t)).collect() for t in ("processes", "threads", "queues"))
-    pids = separate_pids(processes)
+    pids = _separate_pids(processes)
     owners = _Owners()
     owners.add_processes(processes, pids)
     owners.add_threads(threads, processes, pids)

@@ -82,13 +82,14 @@ class Damage:
     traces: pl.DataFrame
 
 
-def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame) -> Damage:
+def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame, missing: pl.DataFrame) -> Damage:
     """Return where records of the sources are missing.
 
     Args:
         events: placed rows of all sources as the readers gave them, in the order of time.
         ledger: rows of the parts.
         losses: rows of `losses` on the common clock that the readers and the recorder told of.
+        missing: bytes that were written and are not in their log (`part_tables.MISSING`).
     """
     log = events.lazy().filter(pl.col("source") == "amd_log").select(_ASKED).collect()
     unread = _list_unread(ledger)
@@ -98,7 +99,7 @@ def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame
     dropped = _find_dropped(log, losses.filter(pl.col("source").cast(pl.String) == "amd_log"), unread_logs["file"])
     # Where writers cut each other's lines, a missing index is that of a line which was cut.
     whole = ~pl.col("file").is_in(shared.implode())
-    holes = pl.concat([_join_holes(pl.concat([gaps, halves]).filter(whole)), dropped])
+    holes = pl.concat([_join_holes(pl.concat([gaps, halves]).filter(whole)), dropped, _place_missing(missing)])
     # Of bytes that were never stored the place is known.
     placed = (pl.col("reason") == NUL_BYTES) & pl.col("file").is_in(dropped["file"].implode())
     throughout = pl.concat([unread_logs.filter(~placed)["file"], shared, _list_endless(log)]).unique()
@@ -467,6 +468,14 @@ def _find_dropped(log: pl.DataFrame, losses: pl.DataFrame, files: pl.Series) -> 
     )  # fmt: skip
     none = {name: pl.lit(None) for name in ("process", "thread", "count")}
     return both.drop_nulls().with_columns(**none)
+
+
+@gives(HOLES)
+def _place_missing(missing: pl.DataFrame) -> pl.DataFrame:
+    """Return holes of all threads where bytes were written that a log does not hold in its middle."""
+    none = {name: pl.lit(None) for name in ("process", "thread", "count")}
+    inside = missing.drop_nulls(["before", "to_ns"])
+    return inside.select("file", "from_ns", "to_ns", low="before", high="position", **none)
 
 
 @gives(HOLES)

@@ -27,7 +27,7 @@ from tracecorr.link.functions import list_twin_args, nest_calls
 from tracecorr.link.launches import PACKET_COLUMNS, build_launches, forget_indexes, name_refused_copies
 from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
-from tracecorr.link.writes.place import find_calls, link_writes
+from tracecorr.link.writes.place import LogWrites, find_calls, link_writes
 from tracecorr.model import schema
 from tracecorr.model.calls import IS_PACKET, is_counted
 from tracecorr.model.frames import EDGES
@@ -53,7 +53,7 @@ def link_tables(
     known_gpus: pl.DataFrame,
     ledger: pl.DataFrame,
     losses: pl.DataFrame,
-    written: pl.DataFrame,
+    writes: LogWrites,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -66,15 +66,15 @@ def link_tables(
         known_gpus: GPUs as the machine's topology shows them.
         ledger: that of the parts.
         losses: rows of `losses` on the common clock that readers and recorder told of.
-        written: which write of the trace put which bytes into a log (`part_tables.WRITES`).
+        writes: what the writes of the trace tell of the logs.
     """
     # Rows and packets are large: nobody holds a column longer than it is asked for.
     held = [_name_processes(placed, identities)]
     del placed
-    found_damage = damage.find_damage(held[0], ledger, losses)
+    found_damage = damage.find_damage(held[0], ledger, losses, writes.missing)
     events = held.pop().with_columns(outside=pl.col("parent_offset").is_null())
     events = _nest_events(damage.drop_counts(damage.open_calls(events, found_damage), found_damage))
-    events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned, written)
+    events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned, writes.placed)
     events, owners = _find_owners(events, packets, args, identities, trace_aligned, hqd, known_gpus)
     events = kernel_log.mark_twins(events, args)
     events = kernel_log.attach_named(events, args, identities.processes, owners.queues, owners.hqd)
@@ -100,7 +100,7 @@ def link_tables(
         hqds.link_hqds(events, owners.hqd, owners.queues), kernel_log.link_lines(events, owners.queues),
         descriptors.link_doorbell_mappings(events, args, driver.mappings),
         link_drm_jobs(jobs), found_edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
-        link_writes(events, written),
+        link_writes(events, writes.placed),
     )  # fmt: skip
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, owners.streams)

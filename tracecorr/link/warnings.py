@@ -76,6 +76,23 @@ def list_warnings(
     return [*warnings, *warn_of_another_run(events, tables["args"], samples)]
 
 
+def warn_missing(missing: pl.DataFrame, files: pl.DataFrame) -> list[str]:
+    """Name the logs in which bytes are missing that the trace shows to be written, and where.
+
+    Args:
+        missing: `part_tables.MISSING`.
+        files: the table.
+    """
+    named = missing.join(files.select("file", "path"), on="file", maintain_order="left")
+    found = named.group_by("path", maintain_order=True).agg("position", "bytes")
+    return [
+        f"{path}: {sum(sizes):,} bytes that the trace shows to be written are not in it: "
+        + ", ".join(f"{size:,} at byte {at:,}" for at, size in list(zip(places, sizes, strict=True))[:_MOST_NAMED])
+        + (f", and at {len(places) - _MOST_NAMED} more places" if len(places) > _MOST_NAMED else "")
+        for path, places, sizes in found.iter_rows()
+    ]
+
+
 def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list[str]:
     """Name the threads of a log that prints hashes whose lines may be those of several threads."""
     shared = threads.filter(pl.col("how").cast(pl.String) == SHARED_NUMBER).join(processes, on="process", how="left")

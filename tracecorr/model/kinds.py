@@ -47,6 +47,10 @@ COMMAND_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing
 # Rows of layer `command` with another name are lines that enqueue one.
 NOT_ENQUEUES = (*COMMAND_MENTIONS, SUBMITTED, COMPLETE)
 
+# A thread that the log prints with a lower number is a hash of 20 bits (CLR since March 2026). No pthread address is so
+# low: programs begin at 4 MiB (ELF, x86-64).
+LEAST_ADDRESS = 1 << 20
+
 # Levels at which the runtime prints what went wrong, and what it calls them (amd::LogLevel, ROCclr's debug.hpp): the
 # first is printed whatever AMD_LOG_LEVEL is.
 WORST_LEVELS = {0: "fatal error", 1: "error", 2: "warning"}

@@ -160,4 +160,17 @@ WRITERS = Table(
     ),
 )
 
+MISSING = Table(
+    "missing",
+    "bytes that were written to a HIP log and are not in it (between stages, not stored)",
+    columns_of(
+        ("file", U16, "key of the log in `files`"),
+        ("position", I64, "where in the log they are missing: the first record behind them", "bytes"),
+        ("bytes", I64, "how many", "bytes"),
+        ("before", I64, "`offset` of the last record before them; null = they are the first", "bytes"),
+        ("from_ns", I64, "stamp of that record", "ns"),
+        ("to_ns", I64, "stamp of the first record behind them; null = they are the last", "ns"),
+    ),
+)
+
 PARTS = {t.name: t for t in (PART_EVENTS, PART_PACKETS, PART_ARGS, PART_LEDGER, PART_LOSSES, PART_POLLS)}

@@ -46,7 +46,7 @@ _KINDS = (
     ("--hqd", "a dump of the KFD's queues", looks_like_dump),
 )
 # So many bytes of each end of a log are read: some six thousand lines.
-END_BYTES = 1 << 20
+_END_BYTES = 1 << 20
 _RECORD = re.compile(rb":\d:")
 # A line of another thread is written so long after its stamp was taken, at most.
 _LATE_NS = 10_000_000
@@ -344,7 +344,7 @@ def _read_clocks(read_at: ReadAt, size: int) -> set[str]:
 
 
 @dataclass(frozen=True)
-class LogEnds:
+class _LogEnds:
     """Hold what both ends of a log show.
 
     Args:
@@ -362,7 +362,7 @@ class LogEnds:
     is_cut: bool
 
 
-def read_ends(name: str, read_at: ReadAt, size: int) -> LogEnds:
+def read_ends(name: str, read_at: ReadAt, size: int) -> _LogEnds:
     """Return what the ends of a log show.
 
     Args:
@@ -370,7 +370,7 @@ def read_ends(name: str, read_at: ReadAt, size: int) -> LogEnds:
         read_at: returns bytes from (offset, bytes).
         size: its bytes, decompressed.
     """
-    first, last = read_at(0, END_BYTES), read_at(max(0, size - END_BYTES), END_BYTES)
+    first, last = read_at(0, _END_BYTES), read_at(max(0, size - _END_BYTES), _END_BYTES)
     head, tail = _read_lines(first[: first.rfind(b"\n") + 1]), _read_lines(last[last.find(b"\n") + 1 :])
     seen = pl.concat([head, tail]).drop_nulls(["pid", "tid"])
     spans = seen.group_by("pid", "tid").agg(
@@ -378,7 +378,7 @@ def read_ends(name: str, read_at: ReadAt, size: int) -> LogEnds:
     )
     early = head.filter(pl.int_range(pl.len()).over("pid") <= _MOST_EARLY)
     begun = early.filter(pl.col("name").cast(pl.String).is_in(BEGINNINGS))["pid"]
-    return LogEnds(
+    return _LogEnds(
         name, {(pid, tid): (low, high) for pid, tid, low, high in spans.iter_rows()}, frozenset(begun.to_list()),
         bool(_RECORD.match(first)), not last.endswith(b"\n"),
     )  # fmt: skip
@@ -386,13 +386,13 @@ def read_ends(name: str, read_at: ReadAt, size: int) -> LogEnds:
 
 def _read_lines(data: bytes) -> pl.DataFrame:
     """Return pid, tid, name, stamp_ns and end_stamp_ns of lines with a time of HIP, in their order."""
-    blocks = list(read_amd_log(BytesIO(data), 0, END_BYTES))
+    blocks = list(read_amd_log(BytesIO(data), 0, _END_BYTES))
     events = pl.concat([block.events for block in blocks]).sort("offset")
     own = events.filter((pl.col("clock") == "mono") & pl.col("stamp_ns").is_not_null())
     return own.select("pid", "tid", "name", "stamp_ns", "end_stamp_ns")
 
 
-def arrange_logs(logs: Sequence[LogEnds]) -> list[list[int]]:
+def arrange_logs(logs: Sequence[_LogEnds]) -> list[list[int]]:
     """Return the files of each log in the order in which the user gave them: one, or pieces of it.
 
     A file that shows the same threads (pid and pthread address) as an earlier one goes on with it, unless a process of
@@ -412,7 +412,7 @@ def arrange_logs(logs: Sequence[LogEnds]) -> list[list[int]]:
     return groups
 
 
-def describe_doubts(logs: Sequence[LogEnds]) -> list[str]:
+def describe_doubts(logs: Sequence[_LogEnds]) -> list[str]:
     """Return a warning for each log that may be a piece of another one: its lines name no thread that tells."""
     return [
         f"the lines of {log.name} name no pid and tid: it stays a log of its own; if it is a piece of another one, "
@@ -421,14 +421,14 @@ def describe_doubts(logs: Sequence[LogEnds]) -> list[str]:
     ]  # fmt: skip
 
 
-def _are_pieces(before: LogEnds, log: LogEnds) -> bool:
+def _are_pieces(before: _LogEnds, log: _LogEnds) -> bool:
     pids = {pid for pid, _ in before.spans.keys() & log.spans.keys()}
     # Where a process begins in both, or in a later one, its pid was used again, or a container has the same.
     is_new = bool(pids & log.begun) and (bool(pids & before.begun) or _first(log) >= _last(before) - _LATE_NS)
     return bool(pids) and not is_new
 
 
-def _refuse_disorder(before: LogEnds, log: LogEnds) -> None:
+def _refuse_disorder(before: _LogEnds, log: _LogEnds) -> None:
     shared = before.spans.keys() & log.spans.keys()
     if all(log.spans[thread][0] >= before.spans[thread][1] for thread in shared):
         return
@@ -446,9 +446,9 @@ def _refuse_disorder(before: LogEnds, log: LogEnds) -> None:
     )
 
 
-def _first(log: LogEnds) -> int:
+def _first(log: _LogEnds) -> int:
     return min(low for low, _ in log.spans.values())
 
 
-def _last(log: LogEnds) -> int:
+def _last(log: _LogEnds) -> int:
     return max(high for _, high in log.spans.values())

@@ -13,7 +13,64 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr import native
-from tracecorr.read.digits import KEEP, Ints, Mask, Words, all_digits, find, last_digits, mix, swar
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+_LOW = np.uint64(0x0101010101010101)
+_HIGH = np.uint64(0x8080808080808080)
+# The first n bytes of a word.
+_KEEP = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [0xFFFFFFFFFFFFFFFF], np.uint64)
+_ZEROS = np.uint64(0x3030303030303030)
+MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def first_of(found: Words) -> Ints:
+    """Return the index of the first byte whose highest bit is set in `found` (8 = none)."""
+    lowest = found & (~found + np.uint64(1))
+    return (np.bitwise_count(lowest - np.uint64(1)) >> 3).astype(np.int64)
+
+
+def find(word: Words, stops: bytes) -> Ints:
+    """Return the index of the first byte that is one of `stops` (8 = none)."""
+    found = np.zeros(len(word), np.uint64)
+    for stop in set(stops):
+        other = word ^ (_LOW * np.uint64(stop))
+        found |= (other - _LOW) & ~other & _HIGH
+    return first_of(found)
+
+
+def _last_digits(word: Words, keep: Ints | int) -> Words:
+    """Return the word with zeros as digits in place of all but its last `keep` bytes."""
+    if isinstance(keep, int) and keep == 8:
+        return word.copy()
+    drop = _KEEP[8 - keep]
+    blanked: Words = (word & ~drop) | (_ZEROS & drop)
+    return blanked
+
+
+def _all_digits(word: Words) -> Mask:
+    """Tell whether all 8 bytes are decimal digits."""
+    over = word + _LOW * np.uint64(6)
+    high = _LOW * np.uint64(0xF0)
+    good: Mask = ((word & high) | ((over & high) >> np.uint64(4))) == _LOW * np.uint64(0x33)
+    return good
+
+
+def _swar(word: Words) -> Words:
+    """Return the value of 8 decimal digits."""
+    word = word & np.uint64(0x0F0F0F0F0F0F0F0F)
+    word = (word * np.uint64(2561)) >> np.uint64(8)
+    word = ((word & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601)) >> np.uint64(16)
+    return ((word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001)) >> np.uint64(32)
+
+
+def mix(code: Words, word: Words | np.uint64) -> Words:
+    """Return the hash `code` continued by a word."""
+    code = (code ^ word) * MIX
+    return code ^ (code >> np.uint64(29))
+
 
 PAD = 64
 # Room for texts that are added to a block.
@@ -75,7 +132,7 @@ class Text:
             word = self.word(at[going] + i)
             size = find(word, stops + b"\n")
             length[going] += size
-            code[going] = mix(code[going], word & KEEP[size])
+            code[going] = mix(code[going], word & _KEEP[size])
             going = going[size == 8]
             if len(going) == 0:
                 break
@@ -92,11 +149,11 @@ class Text:
 
 def decimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:
     """Return value and validity of the `size` (at most 16) decimal digits before each `end`."""
-    low = last_digits(words_of.word(end - 8), np.minimum(size, 8))
-    value, good = swar(low), all_digits(low)
+    low = _last_digits(words_of.word(end - 8), np.minimum(size, 8))
+    value, good = _swar(low), _all_digits(low)
     if size.max(initial=0) > 8:
-        high = last_digits(words_of.word(end - 16), np.clip(size - 8, 0, 8))
-        value, good = value + swar(high) * np.uint64(100_000_000), good & all_digits(high)
+        high = _last_digits(words_of.word(end - 16), np.clip(size - 8, 0, 8))
+        value, good = value + _swar(high) * np.uint64(100_000_000), good & _all_digits(high)
     return value, good
 
 

@@ -17,13 +17,13 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError, explain_denied, quote_path
 from tracecorr.model.folder_names import SUFFIX, with_suffix
-from tracecorr.store.description import describe_damage
 from tracecorr.store.ownership import replace_folder
 from tracecorr.store.parquet import FrameWriter
 from tracecorr.store.raw import read_at, read_chunks, read_file, write_atomically
 
 if TYPE_CHECKING:
     from tracecorr.read.ftrace.formats import Format
+from collections.abc import Iterator
 
 # Tables of older formats are built again from the raw files (`pipeline.rebuild_outdated`).
 FORMAT_VERSION = 2
@@ -70,7 +70,7 @@ class Capture:
                 f"{path} has capture format {version}, this tracecorr reads {' and '.join(map(str, _READ_VERSIONS))}",
                 "open it with the tracecorr that wrote it, or import its raw files again",
             )
-        if damage := describe_damage(info):
+        if damage := _describe_damage(info):
             raise CaptureError(
                 f"{path / 'capture.json'} is damaged: {damage}", "copy the capture again, or import its raw files again"
             )
@@ -440,3 +440,84 @@ def _name_captures(captures: list[Path]) -> str:
         return _MAKE
     named = ", ".join(str(path) for path in captures[:_MOST_NAMED])
     return f"captures there: {named}{', ...' if len(captures) > _MOST_NAMED else ''}"
+
+
+# Keys of tables have 64 bits at most.
+_MOST = 1 << 63
+_COUNT, _SIGNED, _NUMBER = "whole number >= 0", "whole number", "number"
+_TEXTS = [str]
+_INSTANCE = {
+    "name": str, "clock": str, "follows_workload": bool, "events": [{"system": str, "name": str}],
+    "functions": _TEXTS,
+}  # fmt: skip
+_PLAN = {
+    "instances?": [_INSTANCE], "probes?": [{"name": str, "instance": str}], "absent?": [{"what": str, "why": str}],
+    "late?": [{"library": str, "pid": _COUNT, "probes": _TEXTS}],
+}  # fmt: skip
+_CLOCKS = {"monotonic?": _SIGNED, "realtime?": _SIGNED}
+# The kinds of all that is read: of a key with `?` it may be missing, or null.
+_DESCRIPTION: Mapping[str, Any] = {
+    "files?": [{"file": _COUNT, "path": str, "source": str, "form": str, "size": _COUNT}],
+    "processes?": [
+        {"pid": _COUNT, "namespace_pid?": _COUNT, "seen_ns?": _COUNT, "comm?": str, "exe?": str, "how?": str}
+    ],
+    "threads?": [{"tid": _COUNT, "pid?": _COUNT, "comm?": str, "robust_list?": _COUNT}],
+    "losses?": [
+        {"source": str, "reason": str, "records?": _COUNT, "from_ns?": _COUNT, "to_ns?": _COUNT, "path?": str}
+    ],
+    "nodes?": [
+        {"node": str, "used": {}, "capture": str, "shift_ns": _SIGNED, "placed_by": str, "plan?": _PLAN, "state?": str}
+    ],
+    "gpus?": [{}], "plan?": _PLAN, "wanted?": {"ranges?": _TEXTS}, "recorder?": {}, "host?": {}, "environment?": {},
+    "start?": _CLOCKS, "stop?": _CLOCKS, "devices?": {},
+    "timens_offsets?": {"monotonic?": _SIGNED, "boottime?": _SIGNED},
+    "event_cost?": {"added_ns": _SIGNED, "alone_ns": _SIGNED, "recorded_ns": _SIGNED},
+    "overhead_ratios?": {"*": _NUMBER}, "events?": _COUNT, "lost_events?": _COUNT, "unwritten_events?": _COUNT,
+    "sched_policy?": _COUNT, "ftrace_clock?": str, "state?": str, "failure?": str, "end_reason?": str,
+    "start_reason?": str, "user?": str, "cwd?": str, "where?": str, "warnings?": _TEXTS, "import_warnings?": _TEXTS,
+    "problems?": _TEXTS, "command?": _TEXTS,
+}  # fmt: skip
+
+
+def _describe_damage(info: Mapping[str, Any]) -> str:
+    """Return what in the contents of `capture.json` is not what every capture has there; empty if all is.
+
+    >>> _describe_damage({"files": [{"file": 0, "path": "raw/a"}]})
+    'files[0].source is missing'
+    """
+    if not isinstance(info, dict) or ("files" not in info and info.get("state") != "recording"):
+        return "it names no files"
+    return next(_compare(info, _DESCRIPTION, ""), "")
+
+
+def _compare(value: Any, kind: Any, where: str) -> Iterator[str]:
+    """Yield what in a value is of another kind; who asks for more than the first may meet an error by it."""
+    if isinstance(kind, list):
+        if not isinstance(value, list):
+            yield f"{where} is no list"
+        for number, entry in enumerate(value):
+            yield from _compare(entry, kind[0], f"{where}[{number}]")
+    elif isinstance(kind, Mapping):
+        if not isinstance(value, dict):
+            yield f"{where} is no object"
+        yield from _compare_keys(value, kind, where)
+    elif not _is(value, kind):
+        yield f"{where} is no {'text' if kind is str else 'truth value' if kind is bool else kind}"
+
+
+def _compare_keys(value: dict[str, Any], kind: Mapping[str, Any], where: str) -> Iterator[str]:
+    for name, wanted in kind.items():
+        for key in value if name == "*" else [name.removesuffix("?")]:
+            place = f"{where}.{key}" if where else key
+            if value.get(key) is not None:
+                yield from _compare(value[key], wanted, place)
+            elif not name.endswith("?"):
+                yield f"{place} is missing"
+
+
+def _is(value: object, kind: object) -> bool:
+    if isinstance(kind, type):
+        return isinstance(value, kind)
+    if kind == _NUMBER:
+        return type(value) in (int, float)
+    return type(value) is int and (0 if kind == _COUNT else -_MOST) <= value < _MOST

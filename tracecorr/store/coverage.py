@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.store.keys import Tables
+from tracecorr.store.fleet import Tables
 from tracecorr.store.recording import is_attached
 
 # A trace that begins or ends with the log differs from it by less than this, and by less than this share of it: what
@@ -79,7 +79,7 @@ def measure_coverage(tables: Tables, info: Mapping[str, Any] | None = None) -> C
     found = _span_sources(tables)
     if "amd_log" not in found or "ftrace" not in found:
         return None
-    return Coverage(*found["amd_log"], *found["ftrace"], _explain_start(info or {}), explain_end(info or {}))
+    return Coverage(*found["amd_log"], *found["ftrace"], _explain_start(info or {}), _explain_end(info or {}))
 
 
 def _span_sources(tables: Tables) -> dict[str, tuple[int, int]]:
@@ -103,7 +103,7 @@ def _explain_start(info: Mapping[str, Any]) -> str:
     return told or ("the capture was attached to a running process" if is_attached(info) else "")
 
 
-def explain_end(info: Mapping[str, Any]) -> str:
+def _explain_end(info: Mapping[str, Any]) -> str:
     """Return why the recording ended before its workload; empty where it did not, or it is not known."""
     if info.get("state") == "killed":
         return "the capture was killed"

@@ -50,7 +50,7 @@ _RLE = 1
 
 
 @dataclass
-class FrameTable:
+class _FrameTable:
     """Sizes of the frames of a file, compressed and decompressed, which of them are holes, and where its source began.
 
     A hole has the size of its zeros here; in the stored table, of 32 bits, it has 0.
@@ -79,9 +79,9 @@ class FrameWriter:
         table: the frames that are in it; what lies behind them is dropped.
     """
 
-    def __init__(self, descriptor: int, table: FrameTable | None = None) -> None:
+    def __init__(self, descriptor: int, table: _FrameTable | None = None) -> None:
         self.descriptor = descriptor
-        self.table = table or FrameTable()
+        self.table = table or _FrameTable()
         self.size, self._end = self.table.size, self.table.stored
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
 
@@ -210,7 +210,7 @@ class FrameReader:
     def __init__(self, path: Path, *, growing: bool = False) -> None:
         self._path = path
         with self._open() as descriptor:
-            table = read_table(descriptor) or (FrameTable() if growing else None)
+            table = read_table(descriptor) or (_FrameTable() if growing else None)
         if table is None:
             raise self._damage("it holds something else than zstd frames with known sizes")
         self._table = table
@@ -304,7 +304,7 @@ def is_seekable(descriptor: int) -> bool:
     return table is not None or (size > 0 and _walk(descriptor, size).stored == size)
 
 
-def read_table(descriptor: int) -> FrameTable | None:
+def read_table(descriptor: int) -> _FrameTable | None:
     """Return the frames of a file from its table, or by walking where it has none; None for anything else."""
     size = os.fstat(descriptor).st_size
     table = _read_stored_table(descriptor, size)
@@ -315,7 +315,7 @@ def read_table(descriptor: int) -> FrameTable | None:
     return table
 
 
-def _read_stored_table(descriptor: int, size: int) -> FrameTable | None:
+def _read_stored_table(descriptor: int, size: int) -> _FrameTable | None:
     tail = os.pread(descriptor, _FOOTER.size, max(size - _FOOTER.size, 0))
     if len(tail) < _FOOTER.size:
         return None
@@ -326,7 +326,7 @@ def _read_stored_table(descriptor: int, size: int) -> FrameTable | None:
         return None
     data = os.pread(descriptor, length, size - length)
     sizes = [_ENTRY.unpack_from(data, _HEADER.size + number * entry) for number in range(count)]
-    table = FrameTable(sizes)
+    table = _FrameTable(sizes)
     fits = _HEADER.unpack_from(data) == (_TABLE, length - _HEADER.size) and table.stored + length == size
     if not fits or any(large > 2 * FRAME_BYTES for _, large in sizes):
         return None
@@ -334,7 +334,7 @@ def _read_stored_table(descriptor: int, size: int) -> FrameTable | None:
     return table
 
 
-def _read_own_frames(descriptor: int, table: FrameTable) -> None:
+def _read_own_frames(descriptor: int, table: _FrameTable) -> None:
     """Complete a stored table by what our own skippable frames say."""
     at = 0
     for number, (stored, size) in enumerate(table.sizes):
@@ -343,7 +343,7 @@ def _read_own_frames(descriptor: int, table: FrameTable) -> None:
         at += stored
 
 
-def _read_own_frame(frame: bytes, number: int, stored: int, table: FrameTable) -> int:
+def _read_own_frame(frame: bytes, number: int, stored: int, table: _FrameTable) -> int:
     """Note in the table what a skippable frame says; return the decompressed bytes that it stands for."""
     if len(frame) < _HEADER.size + _PLACE.size or _HEADER.unpack_from(frame)[1] != _PLACE.size:
         return 0
@@ -358,9 +358,9 @@ def _read_own_frame(frame: bytes, number: int, stored: int, table: FrameTable) -
     return place
 
 
-def _walk(descriptor: int, size: int) -> FrameTable:
+def _walk(descriptor: int, size: int) -> _FrameTable:
     """Return the whole frames from the beginning on; ends at the table, at a torn frame, or at anything else."""
-    table, at = FrameTable(), 0
+    table, at = _FrameTable(), 0
     while at < size:
         head = os.pread(descriptor, _LARGEST_HEADER, at)
         if len(head) >= _HEADER.size and _HEADER.unpack_from(head)[0] & _SKIPPABLE_MASK == _SKIPPABLE:
@@ -400,7 +400,7 @@ def _find_frame_end(descriptor: int, at: int, head: bytes, size: int) -> tuple[i
     return (at, facts.content_size) if at <= size else None
 
 
-def _is_whole(descriptor: int, table: FrameTable) -> bool:
+def _is_whole(descriptor: int, table: _FrameTable) -> bool:
     """Tell whether the last frame can be decompressed; a crash of the machine may leave zeros in it."""
     stored, size = table.sizes[-1]
     if not size or len(table.sizes) - 1 in table.holes:

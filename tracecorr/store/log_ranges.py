@@ -61,7 +61,7 @@ class LogFile:
 
 
 @dataclass(frozen=True)
-class RangeRows:
+class _RangeRows:
     """Hold where the rows of a range are, and what its reader knew at both borders."""
 
     part: StoredPart
@@ -104,15 +104,15 @@ def start_log(submit: Submit, log: LogFile, count: int, block_bytes: int) -> Sta
         count: how many ranges are wanted.
         block_bytes: about how many bytes a reader takes at once.
     """
-    with open_bytes(log.path) as data:
+    with _open_bytes(log.path) as data:
         ranges = plan_ranges(find_borders(data, block_bytes), count)
-    return StartedLog(log, ranges, [submit(read_log_range, log, number, part) for number, part in enumerate(ranges)])
+    return StartedLog(log, ranges, [submit(_read_log_range, log, number, part) for number, part in enumerate(ranges)])
 
 
 def finish_log(submit: Submit, started: StartedLog) -> tuple[list[StoredPart], int]:
     """Return the parts of a log, each with exactly the rows of one pass, and how many ranges were read again."""
     log, ranges = started.log, started.ranges
-    alone: list[RangeRows] = [answer.result() for answer in started.answers]
+    alone: list[_RangeRows] = [answer.result() for answer in started.answers]
     rows, known, again = [alone[0]], 0, 0
     true_end = alone[0].end
     while len(rows) < len(alone):
@@ -123,23 +123,25 @@ def finish_log(submit: Submit, started: StartedLog) -> tuple[list[StoredPart], i
             continue
         # Where only addresses were missing the lookback of the range itself is enough.
         from_here = true_end.carried == alone[number].start.carried
-        fresh = submit(read_again, log, ranges, number if from_here else known, number, alone).result()
+        fresh = submit(_read_again, log, ranges, number if from_here else known, number, alone).result()
         rows += fresh
         true_end, again = fresh[-1].end, again + len(fresh)
     return [r.part for r in rows], again
 
 
-def read_log_range(log: LogFile, number: int, part: LogRange) -> RangeRows:
+def _read_log_range(log: LogFile, number: int, part: LogRange) -> _RangeRows:
     """Read one range of a log and write its rows."""
-    with open_bytes(log.path) as data:
+    with _open_bytes(log.path) as data:
         reader = Reader(log.file, part.borders[0])
         look_back(reader, data, part)
         start = reader.state()
         stored = write_part(log.parts, f"amd_log-{log.file}-{number}", read_range(reader, data, part))
-        return RangeRows(stored, start, reader.state())
+        return _RangeRows(stored, start, reader.state())
 
 
-def read_again(log: LogFile, ranges: list[LogRange], known: int, first: int, alone: list[RangeRows]) -> list[RangeRows]:
+def _read_again(
+    log: LogFile, ranges: list[LogRange], known: int, first: int, alone: list[_RangeRows]
+) -> list[_RangeRows]:
     """Read the ranges from `first` on in one pass, until one is reached whose own reader knew enough.
 
     Args:
@@ -151,7 +153,7 @@ def read_again(log: LogFile, ranges: list[LogRange], known: int, first: int, alo
 
     Returns: rows of range `first` and of those behind it that were read again.
     """
-    with open_bytes(log.path) as data:
+    with _open_bytes(log.path) as data:
         reader = Reader(log.file, ranges[known].borders[0])
         look_back(reader, data, ranges[known])
         for number in range(known, first):
@@ -160,7 +162,7 @@ def read_again(log: LogFile, ranges: list[LogRange], known: int, first: int, alo
         # Which addresses were seen does not depend on what a reader knew before.
         for earlier in alone[:first]:
             reader.learn(earlier.end)
-        out: list[RangeRows] = []
+        out: list[_RangeRows] = []
         for number in range(first, len(ranges)):
             start = reader.state()
             if out and agrees(start, alone[number].start, alone[number].end):
@@ -168,7 +170,7 @@ def read_again(log: LogFile, ranges: list[LogRange], known: int, first: int, alo
             # Over what the reader of the range alone had written.
             name = f"amd_log-{log.file}-{number}"
             stored = write_part(log.parts, name, read_range(reader, data, ranges[number]))
-            out.append(RangeRows(stored, start, reader.state()))
+            out.append(_RangeRows(stored, start, reader.state()))
         return out
 
 
@@ -208,7 +210,7 @@ class _FrameBytes:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[LogBytes]:
+def _open_bytes(path: Path) -> Iterator[LogBytes]:
     """Open a log, plain or in frames, for its decompressed bytes at any place."""
     if find_compression(path) == "frames":
         yield _FrameBytes(FrameReader(path))

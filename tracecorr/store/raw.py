@@ -26,7 +26,7 @@ from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
 from tracecorr.store.ownership import make_folder, replace_file
 from tracecorr.store.space import find_hole, open_regular, reserve_space
 
-CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
 # Number of the ioctl of linux/fs.h that shares blocks (Linux 4.5).
 _FICLONE = 0x40049409
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -66,7 +66,7 @@ def find_compression(path: Path) -> str | None:
         os.close(descriptor)
 
 
-def refuse_stream(path: Path) -> None:
+def _refuse_stream(path: Path) -> None:
     """Refuse standard input, pipes and devices: files are looked at before they are read.
 
     Raises:
@@ -83,7 +83,7 @@ def _read_pieces(path: Path, piece_bytes: int = _COPIED_PIECE) -> Iterator[Piece
     Raises:
         InputError: the file cannot be read, or its compressed data is damaged, or was made to fill memory.
     """
-    refuse_stream(path)
+    _refuse_stream(path)
     try:
         compression = find_compression(path)
         if compression == "frames":
@@ -140,7 +140,7 @@ def _unpack(path: Path, compression: str) -> Iterator[bytes]:
 
 def _unpack_gzip(stream: IO[bytes]) -> Iterator[bytes]:
     with gzip.open(stream) as unpacked:
-        while piece := unpacked.read(CHUNK_BYTES):
+        while piece := unpacked.read(_CHUNK_BYTES):
             yield piece
 
 
@@ -156,7 +156,7 @@ def _unpack_zstd(stream: IO[bytes]) -> Iterator[bytes]:
         raise EOFError("it ends inside a frame")
 
 
-def read_chunks(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+def read_chunks(path: Path, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file, piece by piece; those of a plain file at most `chunk_bytes` at a time.
 
     Raises:
@@ -360,7 +360,7 @@ def copy_in(source: Path, target: Path, checksum: Checksum | None = None, *, com
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     checksum = checksum or Checksum()
-    refuse_stream(source)
+    _refuse_stream(source)
     try:
         compression = find_compression(source)
     except OSError as error:

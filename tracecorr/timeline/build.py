@@ -16,13 +16,13 @@ from tracecorr.model.calls import is_counted, is_failed
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
 from tracecorr.store.coverage import measure_coverage
-from tracecorr.store.keys import Tables
+from tracecorr.store.fleet import Tables
 from tracecorr.timeline import drawn, levels
 from tracecorr.timeline.kinds import Kinds
 from tracecorr.timeline.lanes import KEY, QUEUE_LINES, Group, Lane, Plan, name_owners, plan_lanes
 from tracecorr.timeline.placing import place_rows, stack
 
-MAX_RANGES = 2000
+_MAX_RANGES = 2000
 _SLICE = 1 << 18  # rows
 _KIND_COLUMNS = ("layer", "name", "evidence", "result", "process", "thread", "gpu", "queue", "kernel", "sub")
 _EXTRA_COLUMNS = (*KEY, "style", "label")
@@ -82,7 +82,7 @@ def build_views(tables: Tables) -> Views:
     Args:
         tables: gives the table of a capture by its name.
     """
-    owners = name_owners(*(tables(t).collect() for t in ("processes", "threads", "queues", "gpus")))
+    owners = name_owners(tables)
     pieces = drawn.extra_pieces(tables)
     events, kinds, number = _read_events(tables)
     codes, piece_kinds, piece_number = _number_pieces(pieces)
@@ -225,11 +225,11 @@ def _name_extra(names: list[str], kinds: pl.DataFrame) -> tuple[list[str], pl.Da
 
 
 def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
-    """Return losses, times without a trace, clock samples: spans over all lanes, at most `MAX_RANGES` of a kind."""
+    """Return losses, times without a trace, clock samples: spans over all lanes, at most `_MAX_RANGES` of a kind."""
     # What lacks before a log's first line has no start of its own.
     losses = tables("losses").with_columns(pl.col("from_ns").fill_null(t0)).filter(pl.col("to_ns") >= pl.col("from_ns"))
     out = []
-    for r in losses.sort("from_ns").head(MAX_RANGES).collect().iter_rows(named=True):
+    for r in losses.sort("from_ns").head(_MAX_RANGES).collect().iter_rows(named=True):
         # What lacks of the log is counted by what shows that it lacks.
         least = "at least " if str(r["source"]) == "amd_log" else ""
         told = f"{least}{r['count']:,} records lost" if r["count"] else "records lost"
@@ -238,7 +238,7 @@ def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
         out.append({"kind": "loss", "from": r["from_ns"] - t0, "to": r["to_ns"] - t0, "text": f"{told}{where}"})
     out += _list_untraced(tables, t0)
     marks = tables("events").filter(pl.col("name") == "clock_sync")
-    for ts, lo, hi in marks.select("ts_ns", "err_lo_ns", "err_hi_ns").head(MAX_RANGES).collect().iter_rows():
+    for ts, lo, hi in marks.select("ts_ns", "err_lo_ns", "err_hi_ns").head(_MAX_RANGES).collect().iter_rows():
         out.append({"kind": "clock", "from": ts - t0 - (lo or 0), "to": ts - t0 + (hi or 0), "text": "clock sample"})
     return out
 

@@ -1,6 +1,6 @@
 """What is drawn: rows of the tables as spans and values with the key of their lane (polars, no effects).
 
-Every function here returns frames of `SHAPE`: a *piece* of the picture.
+Every function here returns frames of `_SHAPE`: a *piece* of the picture.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import INFERRED
 from tracecorr.model.schema import CAT
-from tracecorr.store.keys import Tables
+from tracecorr.store.fleet import Tables
 from tracecorr.timeline import lanes, levels
 
 INFERRED_DOORBELL = "doorbell (inferred)"
-GPU_BOUNDS = " (bounds)"  # after the name of the kernel
+_GPU_BOUNDS = " (bounds)"  # after the name of the kernel
 
 # One drawn thing; `label` is its name, `value` that of a counter: all rows of a piece have one, or none has.
-SHAPE: dict[str, pl.DataType] = {
+_SHAPE: dict[str, pl.DataType] = {
     "event": pl.Int64(), "start": pl.Int64(), "end": pl.Int64(), "layer": CAT, "process": pl.UInt32(),
     "thread": pl.UInt32(), "queue": pl.UInt32(), "gpu": pl.UInt16(), "sub": CAT, "depth": pl.UInt16(),
     "style": pl.UInt8(), "label": CAT, "value": pl.Float64(),
@@ -31,18 +31,18 @@ _SCHEDULING = (
 
 
 def shape(frame: pl.LazyFrame, **columns: pl.Expr | str) -> pl.DataFrame:
-    """Return the columns of `SHAPE`: those named, those of the frame, and nulls for the rest."""
+    """Return the columns of `_SHAPE`: those named, those of the frame, and nulls for the rest."""
     known = frame.collect_schema()
     defaults = {"style": pl.lit(0)}
     out = []
-    for name, dtype in SHAPE.items():
+    for name, dtype in _SHAPE.items():
         given = columns.get(name, name if name in known else defaults.get(name, pl.lit(None)))
         expression = pl.col(given) if isinstance(given, str) else given
         out.append(expression.cast(dtype).alias(name))
     return frame.select(out).collect(engine="in-memory")
 
 
-def inferred_doorbells(tables: Tables) -> pl.DataFrame:
+def _inferred_doorbells(tables: Tables) -> pl.DataFrame:
     """Return one hollow span per doorbell of which only the interval is known; it stands for its packet."""
     known = pl.col("doorbell_lo_ns").is_not_null() & pl.col("doorbell_hi_ns").is_not_null()
     unseen = (pl.col("doorbell_evidence").cast(pl.String) == INFERRED) & pl.col("doorbell_event").is_null()
@@ -62,7 +62,7 @@ def gpu_bounds(tables: Tables) -> pl.DataFrame:
     unknown = pl.col("gpu_start_ns").is_null() & pl.col("gpu_event").is_null()
     dispatches = tables("launches").filter(unknown & (pl.col("kind").cast(pl.String) == "dispatch"))
     # Texts are put together once for each kernel.
-    label = pl.concat_str(pl.coalesce("display", "name"), pl.lit(GPU_BOUNDS)).cast(CAT)
+    label = pl.concat_str(pl.coalesce("display", "name"), pl.lit(_GPU_BOUNDS)).cast(CAT)
     names = tables("kernels").select("kernel", label=label)
     begun = dispatches.with_columns(begin=pl.coalesce("enqueue_ns", "call_ns"))
     joined = begun.filter(pl.col("complete_ns") >= pl.col("begin")).join(
@@ -70,7 +70,7 @@ def gpu_bounds(tables: Tables) -> pl.DataFrame:
     )
     return shape(
         joined, start="begin", end="complete_ns", layer=pl.lit("gpu"), sub=pl.lit("bounds"),
-        style=pl.lit(levels.INFERRED), label=pl.coalesce("label", pl.lit(f"dispatch{GPU_BOUNDS}").cast(CAT)),
+        style=pl.lit(levels.INFERRED), label=pl.coalesce("label", pl.lit(f"dispatch{_GPU_BOUNDS}").cast(CAT)),
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def queue_depth(tables: Tables) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def polled_samples(tables: Tables) -> pl.DataFrame:
+def _polled_samples(tables: Tables) -> pl.DataFrame:
     """Return each polled value until the next one of the same name, GPU and process; those of other programs are not
     drawn, but in the sums of their GPU."""
     samples = tables("samples").with_columns(pl.col("name").cast(pl.String)).sort("ts_ns")
@@ -168,7 +168,7 @@ def _texts(*columns: str) -> list[pl.Expr]:
     return [pl.col(c).cast(pl.String).fill_null("-") for c in columns]
 
 
-def scheduler_work(tables: Tables) -> pl.DataFrame:
+def _scheduler_work(tables: Tables) -> pl.DataFrame:
     """Return the driver's work for the hardware scheduler once more, for a lane by GPU.
 
     Whoever caused it: a runlist update for another process preempts the queues of this one.
@@ -185,6 +185,6 @@ def scheduler_work(tables: Tables) -> pl.DataFrame:
 def extra_pieces(tables: Tables) -> list[pl.DataFrame]:
     """Return everything that is drawn besides the events themselves, in pieces."""
     makers = (
-        inferred_doorbells, gpu_bounds, queue_depth, polled_samples, drm_jobs, hardware_queues, scheduler_work,
+        _inferred_doorbells, gpu_bounds, queue_depth, _polled_samples, drm_jobs, hardware_queues, _scheduler_work,
     )  # fmt: skip
     return [make(tables).drop_nulls(["start", "end"]) for make in makers]

@@ -16,7 +16,7 @@ from tracecorr.timeline import levels
 from tracecorr.timeline.build import Views
 from tracecorr.timeline.lanes import Group, Lane
 
-_VERSION = 6  # raise it when the same tables are drawn in another way
+_VERSION = 7  # raise it when the same tables are drawn in another way
 _FOLDER = Path("views") / "pyramid"
 _SMALL = 4096  # bytes
 _SINGLE = ("start", "end", "event", "name", "style", "begin", "counter")

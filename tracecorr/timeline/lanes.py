@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +81,8 @@ KEY = ("layer", "process", "thread", "queue", "gpu", "sub")
 QUEUE_LINES = "queue lines"  # `sub` of what the log tells of a queue's life: no packets
 _LAST = 1 << 40  # sorts what has no owner behind everything else
 
-Place = tuple[int, int, int, int, str, str]  # root, section, owner, layer rank, layer, sub: sorts into display order
+# Sorts into display order: root, section, owner, queue (-1: no lane of a queue), layer rank, layer, sub.
+Place = tuple[int, int, int, int, int, str, str]
 _THREADS, _QUEUES, _COPIES, _RUNTIME, _QUIET = 0, 1, 2, 3, 4
 
 
@@ -137,12 +138,18 @@ class Plan:
     lane_of: pl.DataFrame
 
 
-def name_owners(processes: pl.DataFrame, threads: pl.DataFrame, queues: pl.DataFrame, gpus: pl.DataFrame) -> Names:
-    """Return the readable names of processes, threads, queues and GPUs."""
+def name_owners(tables: Callable[[str], pl.LazyFrame]) -> Names:
+    """Return the readable names of processes, threads, queues (with their streams) and GPUs.
+
+    Args:
+        tables: gives the table of a capture by its name.
+    """
+    processes, threads, queues, gpus = (tables(t).collect() for t in ("processes", "threads", "queues", "gpus"))
+    streams = _name_streams(tables("stream_queues"), tables("streams"))
     return Names(
         {r["process"]: _process_name(r) for r in processes.iter_rows(named=True)},
         {r["thread"]: _thread_name(r) for r in threads.iter_rows(named=True)},
-        {r["queue"]: _queue_name(r) for r in queues.iter_rows(named=True)},
+        {r["queue"]: _queue_name(r, streams.get(r["queue"], "")) for r in queues.iter_rows(named=True)},
         {r["queue"]: _queue_number(r) for r in queues.iter_rows(named=True)},
         {r["gpu"]: _gpu_name(r) for r in gpus.iter_rows(named=True)},
     )
@@ -157,7 +164,8 @@ def plan_lanes(combinations: pl.DataFrame, names: Names) -> Plan:
     """
     rows = list(combinations.select(KEY).iter_rows(named=True))
     section_of = _thread_sections(rows)
-    placed = [(_place(row, section_of), row) for row in rows]
+    users = _queue_users(rows, section_of)
+    placed = [(_place(row, section_of, users), row) for row in rows]
     lanes: dict[Place, Lane] = {}
     groups: dict[str, Group] = {}
     owners = dict(reversed(placed))
@@ -191,18 +199,35 @@ def _thread_sections(rows: list[dict[str, Any]]) -> dict[tuple[Any, Any], int]:
     return {key: section(key[0], seen) for key, seen in layers.items()}
 
 
-def _place(row: Mapping[str, Any], section_of: Mapping[tuple[Any, Any], int]) -> Place:
+def _queue_users(rows: list[dict[str, Any]], section_of: Mapping[tuple[Any, Any], int]) -> dict[tuple[Any, int], int]:
+    """Return for each (process, queue) the first thread of the program that wrote packets into it."""
+    found: dict[tuple[Any, int], int] = {}
+    for row in rows:
+        process, thread, queue = row["process"], row["thread"], row["queue"]
+        if row["layer"] != "aql" or row["sub"] == QUEUE_LINES or queue is None or thread is None:
+            continue
+        if section_of[process, thread] == _THREADS:
+            found[process, queue] = min(found.get((process, queue), thread), thread)
+    return found
+
+
+def _place(
+    row: Mapping[str, Any], section_of: Mapping[tuple[Any, Any], int], users: Mapping[tuple[Any, int], int]
+) -> Place:
     layer, sub = row["layer"] or "other", row["sub"] or ""
     rank = _RANK.get(layer, len(LAYERS))
     process = _LAST if row["process"] is None else row["process"]
     if layer in _QUEUE_LAYERS and row["queue"] is not None:
-        return (process, _QUEUES, row["queue"], rank, layer, sub)
+        user = users.get((row["process"], row["queue"]))
+        if user is not None:
+            return (process, _THREADS, user, row["queue"], rank, layer, sub)
+        return (process, _QUEUES, row["queue"], row["queue"], rank, layer, sub)
     gpu = _LAST if row["gpu"] is None else row["gpu"]
     if layer in _GPU_LAYERS or (layer in (SAMPLE, "smi") and row["process"] is None):
-        return (_LAST, _QUEUES, gpu, _RANK[DRM_WAIT] if layer == DRM_RUN else rank, *_pair(layer, sub))
+        return (_LAST, _QUEUES, gpu, -1, _RANK[DRM_WAIT] if layer == DRM_RUN else rank, *_pair(layer, sub))
     if layer in ("copy", SAMPLE) or row["thread"] is None:
-        return (process, _COPIES, 0, rank, layer, sub)
-    return (process, section_of[row["process"], row["thread"]], row["thread"], rank, layer, sub)
+        return (process, _COPIES, 0, -1, rank, layer, sub)
+    return (process, section_of[row["process"], row["thread"]], row["thread"], -1, rank, layer, sub)
 
 
 def _pair(layer: str, sub: str) -> tuple[str, str]:
@@ -211,13 +236,16 @@ def _pair(layer: str, sub: str) -> tuple[str, str]:
 
 
 def _groups_of(key: Place, names: Names) -> Iterable[Group]:
-    process, section, owner, *_ = key
-    if process == _LAST:
+    process, section, owner, queue, *_ = key
+    if process == _LAST and queue < 0:
         if section == _QUEUES:
             label = names.gpus.get(owner, f"GPU {owner}") if owner != _LAST else "GPU and driver (GPU not named)"
             return [Group(f"g{owner}", label)]
         return [Group("capture", "whole capture")] if section == _COPIES else _thread_groups("capture", owner, names)
-    root = Group(f"p{process}", names.processes.get(process, f"process {process}"))
+    unnamed = f"process {process}" if process != _LAST else "process not known"
+    root = Group(f"p{process}", names.processes.get(process, unnamed))
+    if queue >= 0:
+        return [root, Group(f"{root.id}.q{queue}", names.queues.get(queue, f"queue {queue}"), root.id)]
     if section == _QUIET:
         quiet = Group(f"{root.id}.i", "threads without GPU work", root.id, folded=True)
         return [root, quiet, *_thread_groups(quiet.id, owner, names)]
@@ -226,8 +254,6 @@ def _groups_of(key: Place, names: Names) -> Iterable[Group]:
         return [root, runtime, *_thread_groups(runtime.id, owner, names)]
     if section == _THREADS:
         return [root, *_thread_groups(root.id, owner, names)]
-    if section == _QUEUES:
-        return [root, Group(f"{root.id}.q{owner}", names.queues.get(owner, f"queue {owner}"), root.id)]
     return [root, Group(f"{root.id}.x", "copies and other", root.id)]
 
 
@@ -236,15 +262,16 @@ def _thread_groups(parent: str, owner: int, names: Names) -> list[Group]:
 
 
 def _make_lane(lane: int, key: Place, row: Mapping[str, Any], names: Names) -> Lane:
-    section, layer, sub = key[1], row["layer"] or "other", row["sub"] or ""
+    section, on_queue = key[1], key[3] >= 0
+    layer, sub = row["layer"] or "other", row["sub"] or ""
     label = _LABEL.get(layer, layer)
     if sub == QUEUE_LINES:
         label = sub
     elif sub:
         label = f"{sub} {label}" if layer in (DRM_WAIT, DRM_RUN) else sub if layer == SAMPLE else f"{label} {sub}"
     group = list(_groups_of(key, names))[-1].id
-    thread = row["thread"] if section in (_THREADS, _RUNTIME, _QUIET) else None
-    queue = row["queue"] if section == _QUEUES and layer in _QUEUE_LAYERS else None
+    thread = row["thread"] if section in (_THREADS, _RUNTIME, _QUIET) and not on_queue else None
+    queue = row["queue"] if on_queue else None
     process = row["process"] if key[0] != _LAST else None
     return Lane(lane, group, label, layer, process, thread, queue, row["gpu"])
 
@@ -275,13 +302,30 @@ def _thread_name(row: Mapping[str, Any]) -> str:
     return f"{_side(row)}thread {number}{comm}{guessed}"
 
 
-def _queue_name(row: Mapping[str, Any]) -> str:
+_MOST_STREAMS = 4  # in the name of a queue; of more their number
+
+
+def _name_streams(stream_queues: pl.LazyFrame, streams: pl.LazyFrame) -> dict[int, str]:
+    """Return in words the streams that used each queue."""
+    known = streams.collect()
+    number = pl.col("own") if "own" in known.columns else pl.col("stream")
+    used = stream_queues.select("stream", "queue").drop_nulls().unique().collect()
+    named = used.join(known.select("stream", number=number), on="stream").sort("queue", "stream")
+    found = {}
+    for queue, numbers in named.group_by("queue", maintain_order=True).agg("number").iter_rows():
+        word = "stream" if len(numbers) == 1 else "streams"
+        told = f"{word} {', '.join(map(str, numbers))}"
+        found[queue] = told if len(numbers) <= _MOST_STREAMS else f"{len(numbers)} streams"
+    return found
+
+
+def _queue_name(row: Mapping[str, Any], streams: str) -> str:
     ring = row["hwq"] if row["hwq"] is not None else row["ring_base"]
     priority = row["priority_log"]
     level = (
         {0: "low priority", 1: "normal priority", 2: "high priority"}.get(priority, "") if priority is not None else ""
     )
-    parts = [_queue_number(row), f"HWq {ring:#x}" if ring is not None else None, row["type"], level]
+    parts = [_queue_number(row), streams, f"HWq {ring:#x}" if ring is not None else None, row["type"], level]
     return " · ".join(p for p in parts if p)
 
 

@@ -19,7 +19,7 @@ from tracecorr import native
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
-U8 = npt.NDArray[np.uint8]
+_U8 = npt.NDArray[np.uint8]
 Index = npt.NDArray[np.intp]
 Number = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 
@@ -51,7 +51,7 @@ class Records:
     longest: Number  # longest duration, or highest value (its code) on a counter's track
     event: I32  # event of the longest; -1 = none
     name: I32  # name of the longest; on a counter's track the code of the highest value
-    style: U8
+    style: _U8
 
     def __len__(self) -> int:
         return len(self.start)
@@ -69,7 +69,7 @@ class Single:
     end: I64
     event: I32
     name: I32
-    style: U8
+    style: _U8
     begin: I64  # first record of each track, and the number of records at the end
     counter: npt.NDArray[np.bool_]  # by track: its names are codes of values
 
@@ -100,7 +100,7 @@ class _Rows(Protocol):
     def __len__(self) -> int: ...
 
 
-def first_fit(start: I64, end: I64, rows: int) -> U8:
+def first_fit(start: I64, end: I64, rows: int) -> _U8:
     """Return the depth row of each span of one lane (sorted by start), so that spans do not cover each other.
 
     Spans that find no free row take the one that becomes free first; instants need no room.
@@ -121,7 +121,7 @@ def first_fit(start: I64, end: I64, rows: int) -> U8:
     return out
 
 
-def _in_turn(start: I64, end: I64, overlaps: npt.NDArray[np.bool_], rows: int) -> U8:
+def _in_turn(start: I64, end: I64, overlaps: npt.NDArray[np.bool_], rows: int) -> _U8:
     """Return the rows of spans that end in the order in which they start, as a queue's do."""
     number = np.arange(len(start))
     crowd = np.cumsum(~overlaps[:-1]) - 1
@@ -129,7 +129,7 @@ def _in_turn(start: I64, end: I64, overlaps: npt.NDArray[np.bool_], rows: int) -
     running = number - np.searchsorted(end, start, side="right")  # spans before this one that still run
     deepest = np.maximum(np.maximum.reduceat(running, first) + 1, 1)
     place = number - first[crowd]
-    row: U8 = (place % np.minimum(deepest, rows)[crowd]).astype(np.uint8)
+    row: _U8 = (place % np.minimum(deepest, rows)[crowd]).astype(np.uint8)
     return row
 
 
@@ -197,7 +197,7 @@ class Level:
         return self._reach[track]
 
 
-def make_level(records: Records | Single, bin_ns: int, tracks: int) -> Level:
+def _make_level(records: Records | Single, bin_ns: int, tracks: int) -> Level:
     """Return a level of records that are sorted by (track, start)."""
     if isinstance(records, Single):
         begin = records.begin
@@ -240,7 +240,7 @@ class Pyramid:
         index = np.concatenate(pieces) if pieces else np.zeros(0, np.intp)
         return merge(level.records.take(index), pixel)
 
-    def lane_row(self, track: I32) -> tuple[I32, U8]:
+    def lane_row(self, track: I32) -> tuple[I32, _U8]:
         """Return lane and depth row of each track number."""
         lane = np.searchsorted(self.first_track, track, side="right") - 1
         return lane.astype(np.int32), (track - self.first_track[lane]).astype(np.uint8)
@@ -254,7 +254,7 @@ def build_pyramid(finest: Single, first_track: I64) -> Pyramid:
         first_track: first track of each lane, plus the number of tracks at the end.
     """
     tracks = np.arange(first_track[-1], dtype=np.int32)
-    levels = [make_level(finest, 0, len(tracks))]
+    levels = [_make_level(finest, 0, len(tracks))]
     records = native.Tracks(
         finest.begin, finest.start, finest.end, finest.event, finest.name, finest.style, is_counter=finest.counter
     )
@@ -268,7 +268,7 @@ def build_pyramid(finest: Single, first_track: I64) -> Pyramid:
         merged = records.merge(1 << exponent, int(_WORTH * count))
         if merged is None:
             continue
-        levels.append(make_level(_slim(_with_tracks(merged, tracks)), 1 << exponent, len(tracks)))
+        levels.append(_make_level(_slim(_with_tracks(merged, tracks)), 1 << exponent, len(tracks)))
         records, near = merged, native.count_gaps(merged.start)
     return Pyramid(levels, first_track)
 

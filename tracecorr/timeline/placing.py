@@ -12,13 +12,13 @@ from tracecorr import native
 from tracecorr.timeline import levels
 from tracecorr.timeline.lanes import QUEUE_LINES, Lane
 
-MINIMAP_BINS = 1200
-MAX_DEPTH_ROWS = 8
-MAX_BOUND_ROWS = 3
+_MINIMAP_BINS = 1200
+_MAX_DEPTH_ROWS = 8
+_MAX_BOUND_ROWS = 3
 
 
 @dataclass(frozen=True)
-class Placement:
+class _Placement:
     """Hold the drawn rows lane by lane, each lane's in the order in which they were given.
 
     Args:
@@ -42,7 +42,7 @@ class Placement:
     minimap: dict[str, list[int]]
 
 
-def place_rows(rows: Sequence[tuple[native.Drawn, native.Told]], all_lanes: list[Lane], events: int) -> Placement:
+def place_rows(rows: Sequence[tuple[native.Drawn, native.Told]], all_lanes: list[Lane], events: int) -> _Placement:
     """Put drawn rows in the order of their lanes.
 
     Args:
@@ -65,16 +65,16 @@ def place_rows(rows: Sequence[tuple[native.Drawn, native.Told]], all_lanes: list
     placed.use_depth(np.where(by_depth, lowest, -1))
     # The last one stands for what is in no lane.
     is_packet = np.array([*(n.layer == "aql" and n.label != QUEUE_LINES for n in all_lanes), False], bool)
-    others, packets = np.zeros((2, MINIMAP_BINS), np.int64)
-    minimap = native.Minimap(is_packet, others, packets, MINIMAP_BINS / (length + 1))
+    others, packets = np.zeros((2, _MINIMAP_BINS), np.int64)
+    minimap = native.Minimap(is_packet, others, packets, _MINIMAP_BINS / (length + 1))
     for number, (drawn, told) in enumerate(rows):
-        placed.add(drawn, told, MAX_DEPTH_ROWS - 1, None if number else minimap)
+        placed.add(drawn, told, _MAX_DEPTH_ROWS - 1, None if number else minimap)
     edges = np.append(0, np.cumsum(survey.counts[:-1]))
     counted = {"all": (others + packets).tolist(), "packets": packets.tolist()}
-    return Placement(placed, edges, own, by_depth, flat, t0, length, counted)
+    return _Placement(placed, edges, own, by_depth, flat, t0, length, counted)
 
 
-def stack(of: Placement, all_lanes: list[Lane], values: npt.NDArray[np.float64]) -> levels.Pyramid:
+def stack(of: _Placement, all_lanes: list[Lane], values: npt.NDArray[np.float64]) -> levels.Pyramid:
     """Return the pyramid of placed rows; notes rows, count and peak in each lane."""
     placed, begin = of.placed, []
     # Lane by lane, in arrays that fit the cache.
@@ -94,7 +94,7 @@ def stack(of: Placement, all_lanes: list[Lane], values: npt.NDArray[np.float64])
     return levels.build_pyramid(finest, first_track)
 
 
-def _order_lane(of: Placement, lane: Lane, a: int, b: int) -> levels.I64:
+def _order_lane(of: _Placement, lane: Lane, a: int, b: int) -> levels.I64:
     """Put the records of a lane, from `a` to `b`, in the order of row and start; return how many each row has."""
     placed, order = of.placed, None
     start, end = placed.start[a:b], placed.end[a:b]
@@ -107,7 +107,7 @@ def _order_lane(of: Placement, lane: Lane, a: int, b: int) -> levels.I64:
     elif placed.state[lane.id] and not of.flat[lane.id]:
         # Bounds of many packets end together: more rows of them would say nothing more.
         bounds = bool((placed.style[a:b] & levels.INFERRED).all())
-        rows = levels.first_fit(start, end, MAX_BOUND_ROWS if bounds else MAX_DEPTH_ROWS)
+        rows = levels.first_fit(start, end, _MAX_BOUND_ROWS if bounds else _MAX_DEPTH_ROWS)
     if rows.any():
         by_row = np.argsort(rows, kind="stable")
         order = by_row if order is None else order[by_row]
@@ -125,7 +125,7 @@ def _by_start(start: levels.I64, end: levels.I64) -> levels.Index:
     return np.lexsort((start - end, start))
 
 
-def _take(of: Placement, lane: Lane, a: int, b: int, order: levels.Index) -> None:
+def _take(of: _Placement, lane: Lane, a: int, b: int, order: levels.Index) -> None:
     """Put the records from `a` to `b` in this order, one column after the other to save memory."""
     placed = of.placed
     for column in (placed.start, placed.end, placed.event, placed.name, placed.style):

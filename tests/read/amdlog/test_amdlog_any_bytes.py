@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amdlog_cases import DISPATCH, enter, leave, line, read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 _OTHER = "[pid:7 tid: 0x7f00000000b0] "
@@ -25,7 +25,6 @@ _LINES = st.one_of(
 _LOGS = st.lists(_LINES, max_size=40).map(b"".join)
 
 
-@settings(max_examples=80, deadline=None)
 @given(_LOGS, st.lists(st.integers(1, 200), min_size=1, max_size=20), st.sampled_from([64, 500, 4 << 20]))
 def test_cuts_do_not_matter(data: bytes, sizes: list[int], block_bytes: int) -> None:
     whole = read(data, block_bytes)
@@ -38,7 +37,6 @@ def test_cuts_do_not_matter(data: bytes, sizes: list[int], block_bytes: int) -> 
         assert getattr(parts, name).equals(getattr(whole, name)), name
 
 
-@settings(max_examples=100, deadline=None)
 @given(_LOGS)
 def test_every_byte_is_accounted_for(data: bytes) -> None:
     found = read(data, 300)
@@ -47,7 +45,6 @@ def test_every_byte_is_accounted_for(data: bytes) -> None:
     assert set(found.events["parent_offset"].drop_nulls()) <= set(found.events["offset"])
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=2000))
 def test_any_bytes_are_read(data: bytes) -> None:
     assert read(data).ledger["bytes"].sum() == len(data)
@@ -88,7 +85,6 @@ def test_blocks_of_every_size_give_the_same_rows() -> None:
             assert getattr(parts, name).equals(getattr(whole, name)), (block_bytes, name)
 
 
-@settings(max_examples=150, deadline=None)
 @given(_LOGS)
 def test_events_do_not_depend_on_the_block_size(data: bytes) -> None:
     whole, parts = read(data), read(data, 400)

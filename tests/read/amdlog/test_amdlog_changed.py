@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from amdlog_cases import DISPATCH, line, read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 _BARRIER = (
@@ -42,7 +42,6 @@ def _found(log: str, offset: int = 0) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(_MESSAGES), st.lists(_CHANGES, max_size=2)), max_size=25),
     st.sampled_from(_MESSAGES),

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 from amdlog_cases import enter, leave, line, log, read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.read.amdlog import tokens
-from tracecorr.read.amdlog.names import MORE_NAMES, general_name
+from tracecorr.read.amdlog.messages import MORE_NAMES, general_name
 
 NAMES = {
     "NullStream 0x7f51740a48d0, wait 0": "NullStream #, wait #",
@@ -39,7 +39,6 @@ _BYTES = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(_BYTES, min_size=1, max_size=12))
 def test_compiled_code_names_messages_as_the_pattern_does(messages: list[bytes]) -> None:
     messages = [b"Blob " + message for message in messages * 2]

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 import zstandard
 from amdlog_cases import DISPATCH, Read, enter, leave, line, log, read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.model.errors import InputError
@@ -84,7 +84,6 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(_MESSAGES)), max_size=60), st.sampled_from([200, 4 << 20]))
 def test_a_file_read_by_process_gives_the_rows_of_the_whole(lines: list[tuple[int, str]], block_bytes: int) -> None:
     threads = [f"[pid:{pid} tid: 0x7f00000000a{tid}] " for pid, tid in ((7, 0), (12345, 0), (8, 1))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from amdlog_cases import Read, enter, leave, log, read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.model.kinds import Flag
@@ -45,7 +45,6 @@ def test_doubt_ends_far_behind_a_lost_exit(monkeypatch: pytest.MonkeyPatch) -> N
 _MESSAGES = st.lists(st.sampled_from([_A, _B, _AX, _BX, enter("hipGetLastError"), "No HW event"]), max_size=40)
 
 
-@settings(max_examples=40, deadline=None)
 @given(_MESSAGES, st.sampled_from([400, 8 << 20]))
 def test_pairs_do_not_depend_on_batches(messages: list[str], wait_bytes: int) -> None:
     text = log(*messages, thread=" ")
@@ -55,7 +54,6 @@ def test_pairs_do_not_depend_on_batches(messages: list[str], wait_bytes: int) ->
         assert read(text, 150).events.equals(whole.events)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_two_threads_never_give_a_wrong_pair(data: st.DataObject) -> None:
     # Each thread is complete and nests; the result names the thread of each line.

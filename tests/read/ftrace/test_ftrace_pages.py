@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from ftrace_cases import CAPTURES, DATA, Whole, need_data, page_folder, read_text, whole
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.read.ftrace import PageTrace, read_ftrace_pages
@@ -109,7 +109,6 @@ def _closed(trace: PageTrace, pages: Whole) -> None:
     assert found == sizes
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     data=st.binary(max_size=200), commit=st.integers(0, 1 << 33), repeat=st.integers(1, 45), cut=st.integers(0, 5000)
 )
@@ -133,7 +132,6 @@ def _table(trace: PageTrace, **options: int) -> tuple[pl.DataFrame, pl.DataFrame
     return read.events.with_columns(categories).sort("file", "offset"), args
 
 
-@settings(max_examples=25, deadline=None)
 @given(cuts=st.lists(st.integers(0, 20_000), max_size=9), at_a_time=st.integers(1, 12))
 def test_any_cut_gives_the_same_table(cuts: list[int], at_a_time: int) -> None:
     pages = {}
@@ -145,7 +143,6 @@ def test_any_cut_gives_the_same_table(cuts: list[int], at_a_time: int) -> None:
     assert one.equals(two) and args.equals(more)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9000), st.binary(min_size=1, max_size=9)), max_size=9),
     cut=st.integers(0, 5000),
@@ -170,7 +167,6 @@ _DAMAGED = (
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     changes=st.lists(
         st.tuples(st.sampled_from(sorted(_CALLS.formats)), st.integers(0, 20), st.sampled_from(_DAMAGED)), min_size=1

@@ -8,7 +8,7 @@ from itertools import pairwise
 import polars as pl
 import pytest
 from ftrace_cases import read_text, whole
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.model.kinds import Flag
@@ -167,7 +167,6 @@ def test_a_trace_is_told_by_its_first_bytes(head: bytes, expected: bool) -> None
     assert looks_like_ftrace_text(head) is expected
 
 
-@settings(max_examples=10, deadline=None)
 @given(cuts=st.lists(st.integers(0, len(TRACE)), max_size=8))
 def test_where_the_bytes_are_cut_for_reading_changes_no_row(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(TRACE)]
@@ -176,7 +175,6 @@ def test_where_the_bytes_are_cut_for_reading_changes_no_row(cuts: list[int]) -> 
     assert one.events.equals(many.events) and one.args.equals(many.args) and one.ledger.equals(many.ledger)
 
 
-@settings(max_examples=8, deadline=None)
 @given(size=st.integers(200, 2500))
 def test_block_size_changes_no_event(size: int) -> None:
     one, many = read_text(TRACE), read_text(TRACE, block_bytes=size)
@@ -185,7 +183,6 @@ def test_block_size_changes_no_event(size: int) -> None:
     assert many.ledger["bytes"].sum() == len(TRACE)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     pieces=st.lists(
         st.one_of(

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from dat_cases import PACK, description, packed, plain, unpacked, version6
 from ftrace_cases import DATA, Whole, need_data, page_folder, read_text, whole
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.model.errors import InputError
@@ -176,7 +176,6 @@ def test_pages_that_two_cpus_claim_are_read_once() -> None:
 _FILES = [plain(TRACE), version6(TRACE, "second"), plain(TRACE, "second")]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     number=st.integers(0, len(_FILES) - 1),
     cut=st.floats(0, 1),

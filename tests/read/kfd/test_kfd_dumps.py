@@ -9,7 +9,7 @@ from typing import Any
 import dump_cases as cases
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.analyze.hqd import count_slots, list_logical_queues
@@ -263,13 +263,11 @@ _WHOLE = (
 _LINES = _WHOLE.splitlines(keepends=True)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, len(_LINES)), st.integers(0, len(_LINES)))
 def test_a_dump_that_lacks_lines_never_gives_a_wrong_row(first: int, last: int) -> None:
     _assert_no_wrong_row("".join(_LINES[: min(first, last)] + _LINES[max(first, last) :]))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, len(_WHOLE)))
 def test_a_dump_that_ends_anywhere_never_gives_a_wrong_row(end: int) -> None:
     _assert_no_wrong_row(_WHOLE[:end])
@@ -281,7 +279,6 @@ def _assert_no_wrong_row(cut: str) -> None:
     assert rows.join(whole, on=whole.columns, how="anti", nulls_equal=True).is_empty()
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_accounted_for(data: bytes) -> None:
     assert sum(dump.ledger["bytes"].sum() for dump in read_dumps(data)) == len(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.model.kinds import Flag
@@ -121,7 +121,6 @@ def test_lines_that_are_none_are_skipped_with_a_reason(line: bytes, reason: str)
 
 
 @given(st.lists(st.one_of(st.sampled_from(LINES), st.binary(max_size=40))), st.binary(max_size=20))
-@settings(max_examples=60, deadline=None)
 def test_any_bytes_are_accounted_for(lines: list[bytes], end: bytes) -> None:
     _read(*lines, end=end)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.read.rocprof.rocpd_cases import SMALL, Profile, sdk_json, write_rocpd
@@ -114,7 +114,6 @@ def test_every_byte_is_booked(tmp_path: Path, timestamps: bool) -> None:
     assert sum(b.ledger["bytes"].sum() for b in read_rocprof([data], 0)) == len(data)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 4000), st.binary(max_size=3))
 def test_of_json_that_is_cut_anywhere_every_byte_is_booked(cut: int, noise: bytes) -> None:
     data = json.dumps(sdk_json()).encode()
@@ -127,7 +126,6 @@ def test_of_json_that_is_cut_anywhere_every_byte_is_booked(cut: int, noise: byte
         assert set(block.events["stamp_ns"].to_list()) <= set(stamps)
 
 
-@settings(deadline=None, max_examples=40)
 @example([(143289, 128)])
 @given(st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 255)), min_size=1, max_size=20))
 def test_a_damaged_database_is_refused_or_read_without_a_failure(

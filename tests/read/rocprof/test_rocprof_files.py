@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.model.parts import Block
@@ -146,7 +146,6 @@ def test_every_byte_is_booked(data: bytes) -> None:
     assert sum(b.ledger["bytes"].sum() for b in read_rocprof([data], 0)) == len(data)
 
 
-@settings(deadline=None)
 @given(st.binary(), st.sampled_from([b"", KERNELS, JSON, b"{", b'"Start_Timestamp"\n']))
 def test_every_byte_of_any_file_is_booked(noise: bytes, start: bytes) -> None:
     data = start + noise

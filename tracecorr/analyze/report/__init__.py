@@ -17,7 +17,7 @@ from tracecorr.analyze.report.questions import answer_questions
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.verdicts import Thresholds, judge_capture
-from tracecorr.store.losses import count_read
+from tracecorr.store.recording import count_read
 
 __all__ = ["Report", "Section", "summarize_capture"]
 

@@ -15,6 +15,7 @@ from tracecorr.analyze.report.answers import Answer, Report, Section
 from tracecorr.analyze.report.markdown import describe_summary
 from tracecorr.analyze.values import plain_rows, render_heading, render_value
 from tracecorr.analyze.verdicts import Verdict
+from tracecorr.analyze.verdicts.model import Finding
 
 _MAX_ROWS = 200
 _STYLE = """
@@ -55,6 +56,21 @@ def render_comparison_html(comparison: Comparison, figures: Mapping[str, go.Figu
         *(_section(s) for s in comparison.sections),
     ]
     return _page(title, parts)
+
+
+def render_experiment_html(
+    name: str, finding: Finding, sections: Iterable[Section], notices: Iterable[str], stamps: pl.DataFrame
+) -> str:
+    """Return the report of an experiment as one page, with the latencies of its uninstrumented `stamps`."""
+    from tracecorr.analyze import figures
+
+    drawn = figures.draw_policies(stamps)
+    parts = [
+        _list([*notices, f"{finding.outcome}: the high one keeps its latency: {finding.reason}"]),
+        *_plots({"policies": drawn} if figures.has_data(drawn) else {}),
+        *(_section(s) for s in sections),
+    ]
+    return _page(name, parts)
 
 
 def draw_report_figures(tables: Tables) -> dict[str, go.Figure]:

@@ -11,6 +11,7 @@ from tracecorr.analyze.evidence import Evidence, because
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.model import EARLIER, RECORD_WHOLE, Finding, claim, failed, passed, unknown
+from tracecorr.model.hip_environment import DIRECT_DOORBELL, is_on
 from tracecorr.model.kinds import DERIVED, RECORDED
 from tracecorr.store.recording import list_late, measure_lateness, rings_doorbells
 
@@ -141,7 +142,7 @@ def _tell_why(evidence: Evidence, cause: str) -> str:
     return "" if span is None else span.began if cause == _BEFORE else span.ended
 
 
-_SUBMIT = ("DRM_IOCTL_AMDGPU_CS", "DRM_IOCTL_AMDGPU_USERQ_SIGNAL")
+_SUBMIT = ("DRM_IOCTL_AMDGPU_CS",)
 _IS_RECORDED = pl.col("doorbell_evidence").is_in([RECORDED, DERIVED]).fill_null(value=False)
 _TRACE = "record a kernel trace with the ioctl system calls and the doorbell probe (uprobe on hsa_signal_store)"
 
@@ -171,6 +172,8 @@ def _compute_uses_doorbell(evidence: Evidence) -> Finding:
         )  # fmt: skip
     if counts["recorded"] < packets:
         why = f"{packets - counts['recorded']} of {packets} doorbells were not recorded"
+        if _is_direct(evidence):
+            return unknown(f"{why}: {_DIRECT}", _INDIRECT, counts, missing)
         causes = _explain_unrecorded(evidence, ~_IS_RECORDED)
         if causes is None:
             return unknown(why, _TRACE, counts, missing)
@@ -180,6 +183,14 @@ def _compute_uses_doorbell(evidence: Evidence) -> Finding:
         counts,
         by_absence=True,
     )
+
+
+_DIRECT = f"CLR rings doorbells without a call ({DIRECT_DOORBELL}), which no probe sees"
+_INDIRECT = f"run without {DIRECT_DOORBELL}"
+
+
+def _is_direct(evidence: Evidence) -> bool:
+    return bool(is_on(evidence.info.get("environment") or {}, DIRECT_DOORBELL))
 
 
 def _count_packets(evidence: Evidence) -> tuple[dict[str, int], pl.Series]:
@@ -234,6 +245,8 @@ def _doorbell_per_packet(evidence: Evidence) -> Finding:
             return unknown(
                 "a profiler intercepts the queues: HIP stores to the profiler's signals, not to doorbells", _ALONE
             )
+        if _is_direct(evidence):
+            return unknown(f"no doorbell store is recorded: {_DIRECT}", _INDIRECT)
         causes = _explain_unrecorded(evidence, _IS_BARE)
         if causes is not None:
             return unknown(f"no doorbell store is recorded: {causes.reason}", causes.remedy, causes.counts)

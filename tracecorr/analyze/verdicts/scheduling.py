@@ -10,6 +10,7 @@ from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.model import Finding, claim, failed, has_log, has_queues, passed, unknown
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
+from tracecorr.model.hip_environment import HONOUR_PRIORITIES, IGNORES_PRIORITIES, is_on
 from tracecorr.model.kinds import INFERRED
 
 # Functions that only one kind of scheduler calls (amdkfd, kernels 5.10 to 7.2).
@@ -66,7 +67,8 @@ _REMEDY = {
     "priority_hqd": "add HQD dumps (debugfs kfd/hqds) taken while the queues exist",
 }
 
-_IS_SPECIAL = (pl.col("priority_hip") != 0) | (pl.col("priority_log") != 1)
+_IS_IGNORED = pl.col("ignored").fill_null(value=False)
+_IS_SPECIAL = (pl.col("priority_hip") != 0) | (pl.col("priority_log") != 1) | _IS_IGNORED
 _IS_UNTOLD = pl.col("priority_hip").is_null() & pl.col("priority_log").is_null()
 
 
@@ -99,6 +101,8 @@ def _priority_reaches_hardware(evidence: Evidence) -> Finding:
         said = "no stream is known to have requested a priority other than normal"
         said += f"; for {count_of(untold, 'queue')} the log shows neither stream nor creation" if untold else ""
         return unknown(said, "use hipStreamCreateWithPriority, and record the log from the start", counts)
+    if told := _describe_ignored(evidence, special):
+        return failed(f"{told}; {HONOUR_PRIORITIES}", counts, special["evidence_event"])
     log = pl.col("priority_hip").replace_strict(LOG_OF_HIP, default=None, return_dtype=pl.Int64)
     queue = pl.col("priority_log").replace_strict(QUEUE_OF_LOG, default=None, return_dtype=pl.Int64)
     # Log priority and ioctl belong to the Created line, streams and dumps to the ring.
@@ -126,6 +130,20 @@ def _priority_reaches_hardware(evidence: Evidence) -> Finding:
     nameless = special["priority_hip"].null_count()
     said += f", from the log on: what the streams of {nameless} requested is unknown" if nameless else ""
     return passed(said, counts, special["evidence_event"])
+
+
+def _describe_ignored(evidence: Evidence, special: pl.DataFrame) -> str:
+    """Return how it shows that the runtime ignores priorities; empty if nothing shows it."""
+    ignored = special.filter(_IS_IGNORED)
+    if ignored.height:
+        return (
+            f"the runtime ignores stream priorities: packets on {count_of(ignored.height, 'queue')} of normal priority "
+            "print streams of low or high priority"
+        )
+    unlike = special.filter((pl.col("priority_hip") != 0) & (pl.col("priority_log") == LOG_OF_HIP[0]))
+    if unlike.height and is_on(evidence.info.get("environment") or {}, IGNORES_PRIORITIES):
+        return f"the runtime ignores stream priorities, as {IGNORES_PRIORITIES} asks for"
+    return ""
 
 
 _STAGES = {"priority_hip": "HIP", "priority_log": "log", "priority_driver": "driver", "priority_hqd": "HQD"}

@@ -1,10 +1,10 @@
 // The state of the page is its address: written there, and read from it.
 import { applyFilter } from "./filters.js";
-import { loadNotes, showMeasure } from "./marks.js";
+import { closeCard, loadNotes, showMeasure } from "./marks.js";
 import { wish } from "./order.js";
-import { openPage, pagesAsked, secondCapture, shownPage } from "./pages.js";
+import { closePage, openPage, pagesAsked, secondCapture, shownPage } from "./pages.js";
 import { api } from "./server.js";
-import { changed, select, toggleChain } from "./start.js";
+import { changed, choose, clear, showWhole, toggleChain } from "./start.js";
 import { message, searchText, setSearch, showHits } from "./toolbar.js";
 import { view } from "./view.js";
 
@@ -27,6 +27,9 @@ export function writeHash() {
   if (Object.keys(view.only).length) state.set("only", JSON.stringify(view.only));
   for (const facet of view.FACETS) if (view.hidden[facet].size) state.set("hide-" + facet, [...view.hidden[facet]].join(","));
   const folds = view.meta.groups.filter((g) => view.collapsed.has(g.id) !== Boolean(g.folded)).map((g) => g.id);
+  for (const key of ["pinned", "order"]) if (view[key].length && view[key].length < 200) state.set(key, view[key].join(","));
+  if (view.foldedKinds.size) state.set("kinds", [...view.foldedKinds].join(","));
+  if (view.hideEmpty) state.set("empty", "hidden");
   if (folds.length) state.set("fold", folds.join(","));
   if (view.mark) state.set("mark", Math.round(view.mark.a) + "," + Math.round(view.mark.b));
   if (view.search) state.set("q", view.search.text);
@@ -38,6 +41,26 @@ export function writeHash() {
   known = location.hash;
 }
 
+// The selection that is left can be gone back to.
+export function keepPlace() {
+  if (reading) return;
+  writeHash();
+  history.pushState(null, "", location.href);
+}
+// The address says where to go back to: what it does not name is as at the start.
+export async function goBack() {
+  reading = true;
+  view.only = {};
+  for (const facet of view.FACETS) view.hidden[facet].clear();
+  view.collapsed = new Set(view.meta.groups.filter((g) => g.folded).map((g) => g.id));
+  view.foldedKinds.clear();
+  view.colourBy = "layer";
+  closeCard();
+  clear();
+  closePage();
+  if (!(await readHash())) showWhole();
+  changed();
+}
 // What `change` leaves can be gone back to: both have their addresses at once, however soon that is.
 export function leaveBy(change) {
   writeHash();
@@ -62,6 +85,9 @@ function readFilters(state) {
     const lanes = new Set(view.meta.lanes.map((n) => String(n[facet])));
     for (const key of (state.get("hide-" + facet) || "").split(",")) if (lanes.has(key)) view.hidden[facet].add(key);
   }
+  for (const key of ["pinned", "order"]) view[key] = [...new Set((state.get(key) || "").split(",").filter((id) => /^\d+$/.test(id) && id in view.meta.lanes).map(Number))];
+  for (const layer of (state.get("kinds") || "").split(",")) if (layer in view.meta.colours) view.foldedKinds.add(layer);
+  view.hideEmpty = state.get("empty") === "hidden";
   const groups = new Set(view.meta.groups.map((g) => g.id));
   for (const id of (state.get("fold") || "").split(",")) {
     if (groups.has(id)) { if (view.collapsed.has(id)) view.collapsed.delete(id); else view.collapsed.add(id); }
@@ -111,14 +137,15 @@ export async function readHash() {
   await loadNotes(readNotes(state));
   if (searchText()) await showHits();
   const selected = await readSelection(state);
-  if (selected !== null && mine === wish && (await select(selected)) && state.get("lanes") === "chain") toggleChain();
+  if (selected !== null && mine === wish && (await choose(selected)) && state.get("lanes") === "chain") toggleChain();
   const scrolled = state.has("y") || state.has("t0"); // else somebody wrote it by hand: the selection stays in view
   if (scrolled && scrolls === view.scrolls) view.scroll = Number(state.get("y")) || 0;
   view.scrollBy(0);
   if (mark && mark === view.mark && mark.a !== mark.b) await showMeasure();
   reading = false;
   changed();
-  const page = state.get("page");
-  if (!page || pages !== pagesAsked()) return;
+  const page = state.get("page"), isAsked = ["t0", "sel", "record", "q", "y"].some((key) => state.has(key));
+  if (!page || pages !== pagesAsked()) return isAsked;
   if (view.meta.pages.some((p) => p[0] === page)) await openPage(page, state.get("with") || ""); else message("there is no page " + page.slice(0, 40));
+  return isAsked;
 }

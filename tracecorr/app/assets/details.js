@@ -1,7 +1,8 @@
 // The detail panel: stages of the chain, the raw records behind them, all columns of the event.
-import { button, make } from "./dom.js";
+import { button, make, timeNode } from "./dom.js";
 import { markSelection } from "./marks.js";
-import { exactNs, num, short } from "./server.js";
+import { compare } from "./pages.js";
+import { num, short, whole } from "./server.js";
 import { changed, clear, select, step } from "./start.js";
 import { copy, isPair } from "./toolbar.js";
 import { view } from "./view.js";
@@ -19,34 +20,61 @@ function linkedBy(detail, number) {
   return [...new Set(rules)].join(", ");
 }
 
+// Heading, whether it is a number, what is shown, and by what it is sorted; `ns` where it is a time.
+const STAGE_COLUMNS = [
+  ["stage", (s) => s.layer], ["name", (s) => s.name], ["start", (s) => s.start, whole], ["since call", (s) => s.since_call, short],
+  ["gap", (s) => s.gap, short], ["duration", (s) => (s.unseen || s.instant ? null : s.dur), short],
+  ["error (ns)", (s) => (s.err_lo === null && s.err_hi === null ? null : Math.max(s.err_lo || 0, s.err_hi || 0)), null, errorText],
+  ["evidence", (s) => s.evidence + (s.source ? " · " + s.source : "")], ["linked by", (s) => s.linked], ["result", (s) => s.result || ""],
+];
+function stageCell([title, value, time, text], stage, longest, widest) {
+  const found = value(stage), isNumber = time !== undefined;
+  if (time && found !== null) {
+    const cell = timeNode("td", "n", time(found), found);
+    const mark = title === "duration" ? longest : title === "gap" ? widest : null;
+    if (stage === mark) { cell.className = "n longest"; cell.append(" ◂ longest"); }
+    return cell;
+  }
+  const cell = make("td", isNumber ? "n" : "", text ? text(stage) : found);
+  if (title === "duration") cell.textContent = stage.unseen ? stage.unseen + " not seen" : "instant";
+  if (!isNumber) cell.title = found;
+  return cell;
+}
+function stageRow(stage, longest, widest) {
+  const row = make("tr", stage.event === view.selected && stage.event !== null ? "chosen" : ""), swatch = row.insertCell();
+  const mark = make("span", stage.evidence === "inferred" ? "tl-swatch hollow" : "tl-swatch");
+  mark.style.setProperty("--c", view.meta.colours[stage.layer] || "#888");
+  swatch.append(mark);
+  row.append(...STAGE_COLUMNS.map((column) => stageCell(column, stage, longest, widest)));
+  if (stage.event === null) return row;
+  row.tabIndex = 0;
+  row.addEventListener("click", () => { if (getSelection().isCollapsed) select(stage.event, true); });
+  row.addEventListener("keydown", (e) => { if (e.key === "Enter") select(stage.event, true); });
+  return row;
+}
+// The way in which somebody sorted them stays from selection to selection.
+let sorted = { by: "", down: false };
 function stageTable(detail) {
-  const table = make("table", "tl-stages");
-  const head = table.createTHead().insertRow();
-  const titles = ["", "stage", "name", "start (ns)", "since call (ns)", "gap (ns)", "duration (ns)", "error (ns)", "evidence", "linked by", "result"];
-  titles.forEach((t, i) => head.append(make("th", i >= 3 && i <= 7 ? "n" : "", t)));
-  const body = table.createTBody();
-  detail.stages.forEach((s, number) => {
-    const row = body.insertRow();
-    if (s.event === view.selected && s.event !== null) row.className = "chosen";
-    const swatch = row.insertCell();
-    const mark = make("span", s.evidence === "inferred" ? "tl-swatch hollow" : "tl-swatch");
-    mark.style.setProperty("--c", view.meta.colours[s.layer] || "#888");
-    swatch.append(mark);
-    const cells = [
-      s.layer, s.name, num(s.start), num(s.since_call), s.gap === null ? "" : num(s.gap),
-      s.unseen ? s.unseen + " not seen" : s.instant ? "instant" : num(s.dur), errorText(s), s.evidence + (s.source ? " · " + s.source : ""),
-      linkedBy(detail, number), s.result || "",
-    ];
-    cells.forEach((c, i) => {
-      const cell = make("td", i >= 2 && i <= 6 ? "n" : "", c);
-      if (i === 1 || i === 8) cell.title = c;
-      row.append(cell);
-    });
-    if (s.event === null) return;
-    row.tabIndex = 0;
-    row.addEventListener("click", () => select(s.event, true));
-    row.addEventListener("keydown", (e) => { if (e.key === "Enter") select(s.event, true); });
-  });
+  const table = make("table", "tl-stages"), head = table.createTHead().insertRow(), body = table.createTBody();
+  const root = detail.stages.find((s) => s.event === detail.root);
+  const timed = detail.stages.filter((s) => s !== root && !s.unseen && s.dur > 0);
+  const longest = timed.length > 1 ? timed.reduce((a, b) => (b.dur > a.dur ? b : a)) : null;
+  const later = detail.stages.filter((s) => s.gap > 0), widest = later.length > 1 ? later.reduce((a, b) => (b.gap > a.gap ? b : a)) : null;
+  const stages = detail.stages.map((s, i) => Object.assign(s, { linked: linkedBy(detail, i) }));
+  const fill = () => {
+    const column = STAGE_COLUMNS.find(([title]) => title === sorted.by);
+    const shown = column ? [...stages].sort((a, b) => compare(column[1](a), column[1](b), sorted.down)) : stages;
+    for (const th of head.children) if (th.dataset.by === sorted.by && sorted.by) th.setAttribute("aria-sort", sorted.down ? "descending" : "ascending"); else th.removeAttribute("aria-sort");
+    body.replaceChildren(...shown.map((stage) => stageRow(stage, longest, widest)));
+  };
+  head.append(make("td"));
+  for (const [title, , time] of STAGE_COLUMNS) {
+    const cell = make("th", time === undefined ? "" : "n");
+    cell.dataset.by = title;
+    cell.append(button(title, "sort by " + title, () => { sorted = { by: title, down: sorted.by === title ? !sorted.down : time !== undefined }; fill(); }));
+    head.append(cell);
+  }
+  fill();
   return table;
 }
 
@@ -140,9 +168,9 @@ function ioctls(found) {
 }
 // The points that it passed, and the time from each to the next.
 function way(moments) {
-  const line = make("div", "tl-way");
+  const line = make("div", "tl-way"), longest = Math.max(...moments.slice(1).map(([, at], i) => at - moments[i][1]));
   moments.forEach(([name, at], i) => {
-    if (i) line.append(make("i", "", short(at - moments[i - 1][1])));
+    if (i) line.append(timeNode("i", at - moments[i - 1][1] === longest ? "longest" : "", short(at - moments[i - 1][1]), at - moments[i - 1][1]));
     line.append(make("span", "", name));
   });
   return line;
@@ -194,6 +222,7 @@ function grip(panel) {
   return bar;
 }
 
+let columnsOpen = false;
 export function showDetail(detail) {
   const panel = document.getElementById("tl-detail");
   panel.replaceChildren();
@@ -202,7 +231,7 @@ export function showDetail(detail) {
   panel.setAttribute("aria-live", "polite");
   if (!detail) return;
   const own = detail.stages.find((s) => s.event === detail.event);
-  if (own) panel.setAttribute("aria-label", own.name + ", event " + detail.event + ", start " + exactNs(own.start));
+  if (own) panel.setAttribute("aria-label", own.name + ", event " + detail.event + ", start " + whole(own.start));
   const left = make("div", "tl-left"), right = make("div", "tl-right");
   const isOwn = (r) => detail.stages[r.stage].event === detail.event;
   const others = detail.raw.filter((r) => !isOwn(r));
@@ -211,7 +240,11 @@ export function showDetail(detail) {
   if (detail.path) top.append(pathBox(detail.path));
   left.append(top, rawList(detail, detail.raw.filter(isOwn)), make("h4", "", "Stages"), stageTable(detail));
   if (others.length) left.append(make("h4", "", "Raw records behind the other rows"), rawList(detail, others));
-  right.append(make("h4", "", "All columns of #" + detail.event), columnList(detail));
+  const columns = make("details", "tl-all");
+  columns.open = columnsOpen;
+  columns.addEventListener("toggle", () => { columnsOpen = columns.open; });
+  columns.append(make("summary", "", "All columns of #" + detail.event), columnList(detail));
+  right.append(columns);
   const shut = make("button", "tl-shut", "×");
   shut.title = "close (Esc)";
   shut.setAttribute("aria-label", "close the details");

@@ -22,6 +22,25 @@ export function link(text, title, address) {
   for (const event of ["focus", "pointerdown"]) node.addEventListener(event, () => { node.href = address(); });
   return node;
 }
+// A time for people; its ns stand in the title, and are what is copied.
+export function timeNode(tag, className, text, ns) {
+  const node = make(tag, className, text);
+  node.title = ns.toLocaleString("en-US") + " ns";
+  node.dataset.ns = ns;
+  return node;
+}
+document.addEventListener("copy", (event) => {
+  const selection = getSelection();
+  if (!selection.rangeCount || selection.isCollapsed) return;
+  const range = selection.getRangeAt(0), around = range.commonAncestorContainer, box = make("div");
+  const alone = (around.nodeType === 1 ? around : around.parentElement).closest("[data-ns]");
+  box.append(range.cloneContents());
+  for (const node of box.querySelectorAll("[data-ns]")) node.textContent = node.dataset.ns;
+  if (!alone && !box.querySelector("[data-ns]")) return;
+  const rows = [...box.querySelectorAll("tr")].map((row) => [...row.cells].map((cell) => cell.textContent).join("\t"));
+  event.clipboardData.setData("text/plain", alone ? alone.dataset.ns : rows.length ? rows.join("\n") : box.textContent);
+  event.preventDefault();
+});
 // A list of [value, text]; what is done with a choice gets the list.
 export function dropdown(label, choices, chosen, act) {
   const list = make("select");

@@ -6,7 +6,7 @@ import { changed } from "./start.js";
 import { focusCanvas, message } from "./toolbar.js";
 import { view } from "./view.js";
 
-const TITLES = { process: "Processes", thread: "Threads", queue: "Queues", gpu: "GPUs", layer: "Layers" };
+const TITLES = { process: "Processes", thread: "Threads", queue: "Queues", gpu: "GPUs", layer: "Layers", id: "Lanes hidden by hand" };
 const COLOURS = ["layer", "kernel", "queue", "stream", "result"];
 let timer = null;
 
@@ -39,20 +39,28 @@ function later() {
 }
 
 // Asks what the filter of events leaves; lanes without a record disappear.
-let asked = 0;
+let asked = 0, counted = "", emptyTimer = null;
+// Lanes without a record in the range, when the range rests.
+export function hideEmptySoon() {
+  if (emptyTimer !== null || counted === JSON.stringify({ t0: Math.floor(view.t0), t1: Math.ceil(view.t1) })) return;
+  hold();
+  emptyTimer = setTimeout(() => { emptyTimer = null; applyFilter().finally(release); }, 250);
+}
 export async function applyFilter() {
   const mine = ++asked;
   let found = null, problem = null;
-  try { if (Object.keys(view.only).length) found = await api.filter(); } catch (failure) { problem = failure; }
+  const range = view.hideEmpty ? { t0: Math.floor(view.t0), t1: Math.ceil(view.t1) } : {};
+  counted = JSON.stringify(range);
+  try { if (view.hideEmpty || Object.keys(view.only).length) found = await api.filter(range); } catch (failure) { problem = failure; }
   if (mine !== asked) return; // another filter was set since
   if (problem) message("filter: " + problem.message);
   else {
     view.left = found ? found.lanes : null;
-    message(found ? num(found.total) + " records left by the filter" : "");
+    message(found && Object.keys(view.only).length ? num(found.total) + " records left by the filter" : "");
   }
   lanesChanged();
 }
-function lanesChanged() {
+export function lanesChanged() {
   const title = document.getElementById("tl-filter-button");
   const n = view.filterCount();
   title.textContent = n ? "Filters (" + n + ")" : "Filters";
@@ -65,13 +73,13 @@ function owners(facet) {
   const seen = new Map();
   for (const lane of view.meta.lanes) {
     if (lane[facet] === null || seen.has(String(lane[facet]))) continue;
-    const named = facet === "layer" ? lane.layer : view.meta.owners[facet][lane[facet]];
+    const named = facet === "layer" ? lane.layer : facet === "id" ? lane.label : view.meta.owners[facet][lane[facet]];
     seen.set(String(lane[facet]), named || facet + " " + lane[facet]);
   }
   return seen;
 }
 function checklist(facet) {
-  const all = owners(facet), hidden = view.hidden[facet];
+  const hidden = view.hidden[facet], all = new Map([...owners(facet)].filter(([key]) => facet !== "id" || hidden.has(key)));
   if (all.size < 2 && !hidden.size) return null;
   const box = make("details", "tl-facet");
   box.open = all.size <= 12 || hidden.size > 0;
@@ -136,18 +144,31 @@ function errorsOnly() {
   return row;
 }
 
+function laneRows() {
+  const box = make("div");
+  box.append(checkbox(view.hideEmpty, "hide lanes without a record in the range", (on) => { view.hideEmpty = on; later(); }));
+  if (view.pinned.length || view.order.length || view.foldedKinds.size) box.append(button("Lanes as at first", "no lane pinned, moved or folded by kind", () => {
+    view.pinned = [];
+    view.order = [];
+    view.foldedKinds.clear();
+    lanesChanged();
+  }));
+  return box;
+}
+
 function fill(side) {
   const title = make("div", "tl-row");
   title.append(make("b", "", "Filters"), button("Clear", "remove all filters", clear), button("×", "close the filters (G)", () => toggleFilters(false)));
   side.replaceChildren(
     title, colourBy(), textInput("name", "Name contains"), textInput("kernel", "Kernel contains (with its launches)"),
-    textInput("shortest", "At least (us)", "number"), textInput("longest", "At most (us)", "number"), errorsOnly(),
+    textInput("shortest", "At least (us)", "number"), textInput("longest", "At most (us)", "number"), errorsOnly(), laneRows(),
   );
   for (const part of [streams(), ...view.FACETS.map(checklist)]) if (part) side.append(part);
   showColours();
 }
 function clear() {
   view.only = {};
+  view.hideEmpty = false;
   for (const facet of view.FACETS) view.hidden[facet].clear();
   fill(document.getElementById("tl-side"));
   hold();

@@ -1,7 +1,7 @@
 // Draws what frames the lanes: minimap, ruler, grid, marked range, pointer line, scroll bar.
 import { FONT, cut, pen, textWidth, theme } from "./lanes.js";
 import { drawMarks } from "./marks.js";
-import { exactNs, num } from "./server.js";
+import { num, short, whole } from "./server.js";
 import { GUTTER, MINIMAP_H, RULER_H, TOP, view } from "./view.js";
 
 const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
@@ -37,7 +37,7 @@ function ruler(ctx) {
   const { base, list } = ticks();
   pen(ctx, theme.text);
   const of = view.meta.zero; // of two captures it says which one begins there
-  const zero = base ? ["from " + exactNs(base) + " after " + of, exactNs(base) + " +"] : [...(of === "start" ? ["0 = start of the capture"] : []), "0 = " + of];
+  const zero = base ? ["from " + whole(base) + " after " + of, whole(base) + " +"] : [...(of === "start" ? ["0 = start of the capture"] : []), "0 = " + of];
   ctx.fillText(zero.find((text) => textWidth(ctx, text) < GUTTER - 16) || zero[1], 8, y + RULER_H / 2);
   for (const [t, text] of list) {
     const x = view.x(t);
@@ -52,7 +52,7 @@ function ruler(ctx) {
 }
 
 function minimap(ctx) {
-  const map = view.meta.minimap, h = MINIMAP_H - 6;
+  const map = view.meta.minimap, h = MINIMAP_H - 6, place = (t) => GUTTER + Math.min(1, Math.max(0, (t - map.from) / (map.to - map.from))) * view.plotWidth();
   ctx.fillStyle = theme.bg;
   ctx.fillRect(0, 0, view.width, MINIMAP_H);
   pen(ctx, theme.text);
@@ -70,8 +70,7 @@ function minimap(ctx) {
       if (tall > 0) ctx.fillRect(GUTTER + i * w, MINIMAP_H - 2 - Math.max(1, tall), Math.max(w, 1), Math.max(1, tall));
     }
   }
-  const a = GUTTER + (Math.max(0, view.t0) / view.meta.length) * view.plotWidth();
-  const b = GUTTER + (Math.min(view.meta.length, view.t1) / view.meta.length) * view.plotWidth();
+  const a = place(view.t0), b = place(view.t1);
   ctx.globalAlpha = 0.55;
   ctx.fillStyle = theme.bg;
   ctx.fillRect(GUTTER, 0, Math.max(0, a - GUTTER), MINIMAP_H);
@@ -83,7 +82,15 @@ function minimap(ctx) {
   ctx.fillStyle = theme.line;
   ctx.fillRect(0, MINIMAP_H - 1, view.width, 1);
 }
-export const minimapTime = (x) => ((x - GUTTER) / view.plotWidth()) * view.meta.length;
+export const minimapTime = (x) => view.meta.minimap.from + ((x - GUTTER) / view.plotWidth()) * (view.meta.minimap.to - view.meta.minimap.from);
+// Few events far away from all others do not scale the view: they are told at the edge where they are.
+function outliers(ctx) {
+  const core = view.meta.core;
+  if (!core || view.span() > 2 * (core.to - core.from)) return;
+  for (const [n, away, x, text] of [[core.before, core.from, GUTTER, "◂ earlier by up to "], [core.after, view.meta.length - core.to, view.width, "later by up to ▸ "]]) {
+    if (n) pill(ctx, num(n) + (n === 1 ? " event " : " events ") + text + short(away) + " (0 twice: all)", x, TOP + 12, theme.dim);
+  }
+}
 
 export function pill(ctx, text, x, y, colour) {
   ctx.font = "600 " + FONT;
@@ -118,7 +125,7 @@ function marked(ctx) {
   ctx.fillRect(a, MINIMAP_H, Math.max(1, b - a), RULER_H);
   ctx.globalAlpha = 1;
   ctx.restore();
-  const text = mark.a === mark.b ? "at " + exactNs(mark.a) : exactNs(Math.abs(mark.b - mark.a));
+  const text = mark.a === mark.b ? "at " + whole(mark.a) : whole(Math.abs(mark.b - mark.a));
   pill(ctx, text, (a + b) / 2, TOP - RULER_H / 2, theme.accent);
 }
 
@@ -128,7 +135,7 @@ function pointer(ctx) {
   ctx.fillStyle = theme.dim;
   ctx.fillRect(Math.round(view.cursor.x), TOP, 1, view.height);
   ctx.globalAlpha = 1;
-  if (!view.mark) pill(ctx, exactNs(view.time(view.cursor.x)), view.cursor.x, TOP - RULER_H / 2, theme.dim);
+  if (!view.mark) pill(ctx, whole(view.time(view.cursor.x)), view.cursor.x, TOP - RULER_H / 2, theme.dim);
 }
 
 function scrollBar(ctx) {
@@ -145,7 +152,7 @@ function nothing(ctx) {
   if (view.items.length) return;
   const text = view.meta.lanes.length
     ? "No event passes the filters. Filters (G), Clear shows all events."
-    : view.meta.readings !== null ? "The HIP log of this recording is still empty. The kernel trace follows when the recording ends."
+    : view.meta.readings !== null ? "This recording holds no event yet."
     : "This capture has no events. The page Ledger shows how its files were read.";
   pen(ctx, theme.dim);
   ctx.fillText(text, GUTTER + 20, TOP + 40);
@@ -175,6 +182,7 @@ export function drawFrame(ctx) {
   pointer(ctx);
   scrollBar(ctx);
   nothing(ctx);
+  outliers(ctx);
   unloaded(ctx);
   ctx.fillStyle = theme.line;
   ctx.fillRect(GUTTER - 1, 0, 1, TOP);

@@ -1,21 +1,23 @@
 // Keyboard and mouse.
 import { toggleFilters } from "./filters.js";
 import { minimapTime } from "./frame.js";
+import { showLane } from "./lane_card.js";
 import { clearMark, closeCard, editNote, markSelection, noteAt, showMeasure, zoomMark } from "./marks.js";
+import { openPalette } from "./palette.js";
 import { goToRange, inTurn } from "./order.js";
 import { shownPage } from "./pages.js";
 import { edgeAt } from "./pick.js";
-import { changed, clear, clickAt, fit, redraw, step, toggleChain, toggleTheme } from "./start.js";
+import { changed, clear, clickAt, fit, redraw, showWhole, step, toggleChain, toggleTheme } from "./start.js";
 import { focusCanvas, focusSearch, hideTip, hover, message, toggleHelp } from "./toolbar.js";
 import { GUTTER, MINIMAP_H, TOP, view } from "./view.js";
 
 export const KEYS = [
   ["W / S, + / −", "zoom in / out at the pointer"], ["A / D, ← / →", "pan left / right"], ["↑ / ↓, wheel", "scroll the lanes"],
   ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure; over events from and to their edges"],
-  ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
+  ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"], ["click a lane's name", "its table; pin, move, hide it, fold its kind"],
   ["H / Shift + H, Enter", "the next / previous header; fold it or unfold it"],
-  ["drag the overview", "move the view"], ["F", "fit the chain of the selection; once more: the event alone"], ["P", "only the lanes of the chain"],
-  ["0", "whole capture"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result (\"whole name\"), #event, 0xaddress, queue 2, stream 1, thread 123, pid; Enter next, Shift + Enter previous"],
+  ["drag the overview", "move the view"], ["F", "fit the selection and what it follows from; once more: its chain, then the event alone"], ["P", "only the lanes of the chain"],
+  ["Ctrl + K, :", "all commands by name"], ["0", "whole capture, all lanes; where a few events lie far away once more for all"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result (\"whole name\"), #event, 0xaddress, queue 2, stream 1, thread 123, pid; Enter next, Shift + Enter previous"],
   ["/ @180.5ms", "go to a time after the start, or of the host's clock; @10ms..20ms shows a range"],
   [". / ,", "next / previous event of the same thread and layer; without a selection the first one in view"],
   ["U", "the parent of the selection"], ["N, K, Q", "next of the same name, kernel, queue; with Shift the previous one"],
@@ -32,24 +34,32 @@ const ACTIONS = {
   a: () => view.pan(-0.15), d: () => view.pan(0.15),
   arrowleft: () => view.pan(-0.15), arrowright: () => view.pan(0.15),
   arrowup: () => view.scrollBy(-60), arrowdown: () => view.scrollBy(60),
-  backspace: (event) => goToRange(event.shiftKey), 0: () => view.whole(), f: onSelection(() => fit()), p: onSelection(() => toggleChain()), t: () => toggleTheme(),
+  backspace: (event) => goToRange(event.shiftKey), 0: () => showWhole(), f: onSelection(() => fit()), p: onSelection(() => toggleChain()), t: () => toggleTheme(),
   u: () => step("parent", false), g: () => toggleFilters(), m: onSelection(() => markSelection()), z: onSelection(() => zoomMark()),
   ".": () => step("thread", false), ",": () => step("thread", true), b: () => editNote(),
   h: (event) => chooseHeader(event.shiftKey ? -1 : 1), enter: () => foldChosen(),
-  "/": () => focusSearch(), "?": () => toggleHelp(), escape: () => clear(),
+  "/": () => focusSearch(), ":": () => openPalette(), "?": () => toggleHelp(), escape: () => clear(),
 };
 for (const [key, kind] of [["n", "name"], ["k", "kernel"], ["q", "queue"], ["e", "error"]]) {
   ACTIONS[key] = (event) => step(kind, event.shiftKey);
 }
-const EVERYWHERE = ["/", "?", "t"]; // also on the pages beside the timeline
+export const NAMED = [
+  ["search", "/"], ["whole capture, all lanes", "0"], ["fit the selection", "f"], ["only the lanes of the chain", "p"], ["parent of the selection", "u"],
+  ["next error", "e"], ["next of the same name", "n"], ["next of the same kernel", "k"], ["next of the same queue", "q"], ["next event of the thread", "."],
+  ["range before", "backspace"], ["measure the selection", "m"], ["zoom to the measured range", "z"], ["write a note", "b"], ["filters and colours", "g"],
+  ["light or dark theme", "t"], ["clear the selection", "escape"], ["help: keys and mouse", "?"],
+];
+export function act(key) { ACTIONS[key]({ shiftKey: false }); changed(); }
+const EVERYWHERE = ["/", "?", "t", ":"]; // also on the pages beside the timeline
 function pointerX() { return view.cursor ? view.cursor.x : null; }
 
 function onKey(event) {
-  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  const typing = event.target.matches("input:not([type=checkbox]), select, textarea");
+  if (event.ctrlKey && event.key.toLowerCase() === "k" && view.meta) { event.preventDefault(); openPalette(); return; }
   if (event.key === "Escape" && event.target.closest("#tl-side")) { toggleFilters(false); return; }
   // The browser would empty a search box: what is searched for stays until it is cleared.
   if (typing && event.key === "Escape") { event.preventDefault(); closeCard(); focusCanvas(); return; }
-  const pressing = /^(BUTTON|A|SUMMARY)$/.test(event.target.tagName) && (event.key === "Enter" || event.key === " ");
+  const pressing = event.target.matches("button, a, summary, input, tr") && (event.key === "Enter" || event.key === " ");
   if (typing || pressing || event.altKey || event.metaKey) return;
   if (shownPage && event.key === "Escape") { toggleHelp(false); return; }
   if (shownPage && (event.ctrlKey || !EVERYWHERE.includes(event.key.toLowerCase()))) return;
@@ -134,7 +144,7 @@ function onUp(event) {
 function click(x, y) {
   const item = view.itemAt(y);
   if (item && item.kind === "group") { fold(item); return; }
-  if (x < GUTTER) return;
+  if (x < GUTTER) { if (item) showLane(item.lane, view.t0, view.t1); return; }
   clickAt(x, y);
 }
 

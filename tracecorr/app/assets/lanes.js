@@ -4,6 +4,7 @@ import { drawGrid } from "./frame.js";
 import { FAILED, FAILURE, HALF, INFERRED, num } from "./server.js";
 import { GUTTER, TOP, view } from "./view.js";
 
+const FOLDED_TEXT = 10; // px
 const MIN_LABEL = 34; // px: below it a label says nothing
 export const FONT = "11px system-ui, 'DejaVu Sans', sans-serif";
 export const theme = {};
@@ -12,7 +13,7 @@ const widths = new Map();
 
 export function readTheme() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["bg", "bg2", "line", "text", "dim", "accent", "head", "bad"]) theme[name] = style.getPropertyValue("--" + name).trim();
+  for (const name of ["bg", "bg2", "line", "text", "dim", "accent", "head", "bad", "warn"]) theme[name] = style.getPropertyValue("--" + name).trim();
   fills.clear();
   return theme;
 }
@@ -161,8 +162,12 @@ function track(place, spans, first, end, batches, texts, hollows) {
       const share = spans.count[i] > 1 ? 0.4 + (0.6 * spans.height[i]) / 255 : 1;
       push(batches, (faint ? "~" : "") + colour, left, y + h * (1 - share), cut, h * share);
     }
-    if (style & FAILED) push(batches, FAILURE, left, y, Math.max(cut, Math.floor(left) + 2 - left), 3);
-    if (spans.count[i] > 1) continue;
+    if (style & FAILED) {
+      const wide = Math.max(cut, Math.floor(left) + 2 - left);
+      push(batches, FAILURE, left, y, wide, 3);
+      push(batches, FAILURE, left, y, Math.min(wide, 3), h);
+    }
+    if (spans.count[i] > 1 || h < 9) continue; // of a folded kind there is no room for names
     const next = i + 1 < end ? origin + spans.start[i + 1] * k : right;
     label(texts, view.meta.names[name], style, { x: left, y: y + h / 2, w: cut, colour: colour, faint: faint, next: next });
   }
@@ -212,7 +217,6 @@ export function drawLanes(ctx, spans) {
     const taken = chainLabels(ctx);
     ctx.font = FONT;
     for (const [text, x, y, room, ink, faint, hatched] of texts) {
-      const alpha = (view.detail ? 0.6 : 1) * (faint ? 0.3 : 1);
       const shown = cut(ctx, text, room);
       // The name of a stage of the chain stands there: two names over each other read as neither.
       const over = (r) => x < r[0] + r[2] && x + textWidth(ctx, shown) > r[0] && y > r[1] && y < r[1] + r[3];
@@ -223,8 +227,8 @@ export function drawLanes(ctx, spans) {
         ctx.fillStyle = theme.bg;
         ctx.fillRect(x - 2, y - 6, textWidth(ctx, shown) + 4, 12);
       }
-      ctx.globalAlpha = alpha;
-      ctx.fillStyle = ink || theme.text;
+      ctx.globalAlpha = 1; // what is dimmed can be read, too: its ground is dimmed
+      ctx.fillStyle = view.detail || faint ? theme.text : ink || theme.text;
       ctx.fillText(shown, x, y + 0.5);
     }
   }
@@ -263,7 +267,7 @@ function heading(ctx, item) {
   ctx.fillRect(0, y, 4, item.h - 1);
   const left = view.left ? num(view.left[item.lane.id]) + " of " : ""; // what a filter of events leaves
   const count = item.lane.counter ? "max " + shortNumber(item.lane.peak) : left + num(item.lane.count), wide = textWidth(ctx, count);
-  const mid = y + 3 + (item.rowH - 2) / 2;
+  const mid = y + 3 + Math.max(item.rowH - 2, FOLDED_TEXT) / 2;
   ctx.fillStyle = view.detail && view.chainLanes().has(item.lane.id) ? theme.accent : theme.text;
   ctx.fillText(cut(ctx, item.lane.label, GUTTER - x - wide - 18), x, mid);
   ctx.fillStyle = theme.dim;

@@ -1,7 +1,7 @@
 // Measured ranges with what is inside, marks with notes, hits of the search on the ruler.
-import { button, link, make, table } from "./dom.js";
+import { button, link, make, table, timeNode } from "./dom.js";
 import { FONT, cut, pen, textWidth, theme } from "./lanes.js";
-import { api, exactNs, filteredUrl, hold, num, ranges, release, short } from "./server.js";
+import { api, exactNs, filteredUrl, hold, num, ranges, release, short, whole } from "./server.js";
 import { changed } from "./start.js";
 import { focusCanvas, message } from "./toolbar.js";
 import { GUTTER, MINIMAP_H, TOP, view } from "./view.js";
@@ -29,7 +29,7 @@ export async function showMeasure() {
     link("CSV", "rows in the range as CSV", () => exportAddress("csv", t0, t1)), button("×", "close (Esc)", clearMark),
   );
   card().replaceChildren(
-    make("b", "", exactNs(t1 - t0)), make("div", "tl-note", "from " + exactNs(t0) + " to " + exactNs(t1)),
+    timeNode("b", "", whole(t1 - t0), t1 - t0), make("div", "tl-note", exactNs(t1 - t0) + " from " + whole(t0) + " to " + whole(t1)),
     make("div", "", many(found.total, "event starts", "events start") + " inside, counted in " + many(shownLanes().length, "lane", "lanes")),
     make("div", "tl-note", found.inferred ? "and " + num(found.inferred) + " inferred intervals (not counted as events)" : ""), bar,
     table("", ["layer", "count"], found.layers.map((n) => [n.layer + (n.inferred ? " (inferred)" : ""), num(n.count)]), ["", "n"]),
@@ -51,7 +51,15 @@ export function zoomMark() {
   changed();
 }
 export function clearMark() { view.mark = null; editing = null; closeCard(); changed(); }
-export function closeCard() { card().classList.remove("open"); card().replaceChildren(); editing = null; }
+export function openCard(parts, wide) {
+  const bar = make("div", "tl-row");
+  bar.append(button("×", "close (Esc)", clearMark));
+  asked += 1; // a count that comes now would take its place
+  card().replaceChildren(bar, ...parts);
+  card().classList.add("open");
+  card().classList.toggle("wide", Boolean(wide));
+}
+export function closeCard() { card().classList.remove("wide"); card().classList.remove("open"); card().replaceChildren(); editing = null; }
 // The range of the selection: the chain, or the one event when it stands alone.
 export function markSelection() {
   const found = view.extent();
@@ -115,7 +123,7 @@ export function editNote(known) {
   bar.append(button("Save", "keep the note (Enter)", save));
   if (view.notes.includes(note)) bar.append(button("Delete", "remove the note", () => { note.text = ""; keep(); }));
   bar.append(button("×", "close (Esc)", closeCard));
-  card().replaceChildren(make("b", "", "Note at " + exactNs(note.start)), input, bar);
+  card().replaceChildren(make("b", "", "Note at " + whole(note.start)), input, bar);
   card().classList.add("open");
   input.focus();
 }
@@ -192,13 +200,14 @@ function range(ctx, r) {
   const a = view.x(r.from), b = view.x(r.to);
   if (b < GUTTER || a > view.width) return;
   const left = Math.max(a, GUTTER - 2), w = Math.max(1.5, Math.min(b, view.width + 2) - left);
-  ctx.fillStyle = { loss: "#C00000", untraced: "#808080" }[r.kind] || "#7A5CC0";
+  ctx.fillStyle = { loss: theme.warn, untraced: "#808080" }[r.kind] || "#7A5CC0";
   ctx.globalAlpha = r.kind === "clock" ? 0.18 : 0.16;
   ctx.fillRect(left, TOP, w, view.height);
   ctx.globalAlpha = 1;
   if (r.kind === "clock") { ctx.fillRect(left, TOP - 4, Math.max(2, w), 4); return; }
   ctx.fillRect(left, TOP - 3, w, 3);
   ctx.font = FONT;
+  if (r.kind === "loss") ctx.fillText("✕", left, TOP + 8);
   const text = cut(ctx, r.text, w - 8);
   if (text) ctx.fillText(text, left + 4, view.height - 8);
 }

@@ -1,9 +1,9 @@
 // The pages beside the timeline: tables that sort and export, charts that lead back to the timeline.
 import { leaveBy } from "./address.js";
-import { button, dropdown, make, table } from "./dom.js";
+import { button, dropdown, link, make, table } from "./dom.js";
 import { theme } from "./lanes.js";
 import { showTime, viewExportAddress } from "./marks.js";
-import { api, exactNs, hold, num, release, short } from "./server.js";
+import { api, exactNs, hold, num, release, short, sqlUrl, tableUrl, whole } from "./server.js";
 import { changed, drawSvg, fit, select } from "./start.js";
 import { find, focusCanvas, lookHash, message, rangeText, setSearch } from "./toolbar.js";
 import { view } from "./view.js";
@@ -39,14 +39,11 @@ function choose(name) {
   for (const tab of document.querySelectorAll("#tl-tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.page === name));
 }
 
+export function closePage() { asked += 1; secondCapture = ""; choose(TIMELINE); }
 // What acts on the timeline brings it on the screen.
 export function showTimeline() {
   if (!shownPage) return;
-  leaveBy(() => {
-    asked += 1;
-    secondCapture = "";
-    choose(TIMELINE);
-  });
+  leaveBy(closePage);
 }
 
 export async function openPage(name, second) {
@@ -89,6 +86,7 @@ async function show(page, isOpen) {
   if (page.verdicts && page.verdicts.length) host().append(verdictBox(page.verdicts));
   const drawn = make("div", "tl-charts");
   host().append(drawn);
+  if (page.examples) host().append(sqlBox(page));
   for (const section of page.sections) host().append(sectionBox(section));
   // All boxes first: a chart takes the width that its box has when it is drawn.
   const boxes = page.charts.map((figure) => chartBox(drawn, figure));
@@ -121,7 +119,8 @@ function otherBar(page) {
 }
 
 // --- leads back ---------------------------------------------------------------------------------
-async function goTo(lead) {
+export async function goTo(lead) {
+  if (lead[0] === "page") { leaveBy(() => { openPage(lead[1]); }); return; }
   if (host().querySelector(".tl-outdated")) { message("update the page first"); host().scrollTop = 0; return; }
   showTimeline();
   focusCanvas(); // before anything is waited for: somebody may go on to type elsewhere
@@ -142,7 +141,7 @@ function eventLeads(events) {
 }
 
 // The report's own words are Markdown: a name between back quotes is code here. The event that they name is a link.
-function plain(className, text, tag) {
+export function plain(className, text, tag) {
   const node = make(tag || "p", className);
   text.split("`").forEach((part, i) => {
     if (i % 2) { node.append(make("code", "", part)); return; }
@@ -172,19 +171,26 @@ function verdictTable(verdicts) {
     plain("", v.reason, "span"), plain("", v.remedy || "", "span"), eventLeads(v.events)]);
   return table("tl-table", ["verdict", "claim", "outcome", "reason", "what would tell", "events"], rows, ["", "wrap", "", "wrap", "wrap"]);
 }
-function sectionBox(section) {
+// `csv`: the address of all rows.
+export function sectionBox(section, csv) {
   const box = make("section", "tl-section");
   const head = make("div", "tl-row");
   head.append(make("h3", "", section.title));
-  if (section.rows.length) head.append(button("CSV", "save the table " + section.title + " as CSV", () => saveTable(section)));
   box.append(head);
   if (section.missing) box.append(plain("tl-missing", "Missing: " + section.missing));
   if (!section.rows.length) { box.append(make("p", "tl-note", section.missing ? "" : section.nothing)); return box; }
+  const rows = sortable(section), wrap = make("div", "tl-scroll"), find = make("input");
+  find.type = "search";
+  find.placeholder = "filter rows";
+  find.setAttribute("aria-label", "filter the rows of " + section.title);
+  find.addEventListener("input", () => rows.filter(find.value.trim().toLowerCase()));
+  if (section.rows.length > 5) head.append(find);
+  head.append(link("CSV", "all rows of " + section.title + " as CSV", () => csv || tableUrl(section.key, secondCapture)));
   if (section.evidence) box.append(plain("tl-note tl-how", "How it is known: " + section.evidence));
-  const wrap = make("div", "tl-scroll");
-  wrap.append(sortable(section));
+  wrap.tabIndex = 0; // scrolled by keys, too
+  wrap.append(rows.table);
   box.append(wrap);
-  if (section.total > section.rows.length) box.append(make("p", "tl-note", num(section.total - section.rows.length) + " more rows: tracecorr report --json has all"));
+  if (section.total > section.rows.length) box.append(make("p", "tl-note", num(section.total - section.rows.length) + " more rows: CSV has all"));
   return box;
 }
 function sortable(section) {
@@ -192,7 +198,7 @@ function sortable(section) {
   const table = make("table", "tl-table");
   const head = table.createTHead().insertRow();
   const body = table.createTBody();
-  let order = null, down = true;
+  let order = null, down = true, shown = section.rows;
   const digits = section.columns.map((c, i) => (c.kind === "number" ? mostDigits(section.rows.map((r) => r[i])) : 0));
   const fill = (rows) => body.replaceChildren(...rows.map((r) => rowOf(section, used, r, digits)));
   for (const i of used) {
@@ -203,16 +209,23 @@ function sortable(section) {
       order = i;
       for (const th of head.children) th.removeAttribute("aria-sort");
       cell.setAttribute("aria-sort", down ? "descending" : "ascending");
-      fill([...section.rows].sort((a, b) => compare(a[i], b[i], down)));
+      shown = [...section.rows].sort((a, b) => compare(a[i], b[i], down));
+      filter();
     });
     cell.append(sort);
     head.append(cell);
   }
-  fill(section.rows);
-  return table;
+  let wanted = "";
+  const told = (values) => values.map((value, i) => section.columns[i].names[value] || value).join(" ").toLowerCase();
+  const filter = (text) => {
+    if (text !== undefined) wanted = text;
+    fill(wanted ? shown.filter((values) => told(values).includes(wanted)) : shown);
+  };
+  filter();
+  return { table: table, filter: filter };
 }
 // What is not known comes last in either direction.
-function compare(a, b, down) {
+export function compare(a, b, down) {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   const less = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
   return down ? -less : less;
@@ -231,9 +244,9 @@ function rowOf(section, used, values, digits) {
     const cell = make("td", isNumber(section.columns[i]) ? "n" : isSentence(value) ? "wrap" : "");
     if (value === null) cell.textContent = "-";
     else if (kind === "event") cell.append(leadButton("#" + value, "show on the timeline", ["event", value]));
-    else if (kind === "time") cell.append(leadButton((value / 1e9).toFixed(6) + " s", exactNs(value) + " after the start", ["time", value]));
+    else if (kind === "time") { cell.append(leadButton(whole(value), exactNs(value) + " after the start", ["time", value])); cell.dataset.ns = value; }
     else if (kind === "name") cell.append(leadButton(value, "find " + value, ["search", '"' + value + '"']));
-    else if (kind === "ns") { cell.textContent = short(value); cell.title = exactNs(value); }
+    else if (kind === "ns") { cell.textContent = short(value); cell.title = exactNs(value); cell.dataset.ns = value; }
     else if (names[value] !== undefined) { cell.textContent = names[value]; cell.title = section.columns[i].name + " " + value; }
     else { cell.textContent = kind === "number" ? grouped(value, digits[i]) : plainText(value); cell.title = cell.textContent; }
     row.append(cell);
@@ -244,16 +257,27 @@ const isText = (column) => column.kind === "text" || column.kind === "name";
 const isNumber = (column) => !isText(column) && !Object.keys(column.names).length;
 // Words are read to their end; a name that is too long is cut.
 const isSentence = (value) => typeof value === "string" && value.length <= 300 && value.split(" ").length > 5;
-function saveTable(section) {
-  const quote = (v) => {
-    const text = v === null ? "" : Array.isArray(v) ? v.join(" ") : String(v);
-    const safe = typeof v === "string" && /^[=+\-@\t]/.test(text) ? "'" + text : text; // never a formula
-    return /[",\n]/.test(safe) ? '"' + safe.replaceAll('"', '""') + '"' : safe;
+
+// --- SQL ----------------------------------------------------------------------------------------
+function sqlBox(page) {
+  const box = make("div"), input = make("textarea", "tl-sql"), found = make("div"), bar = make("div", "tl-row");
+  const run = async () => {
+    found.replaceChildren(make("p", "tl-note", "the query runs …"));
+    const text = input.value;
+    try { found.replaceChildren(sectionBox(await api.sql(text), sqlUrl(text))); } catch (problem) { found.replaceChildren(...problem.message.split("\n").map((line) => make("p", "tl-missing", line))); }
   };
-  // A query has the host's times under these names.
-  const heading = (c) => (c.kind === "time" ? c.name.replace(/_ns$/, "_after_start_ns") : c.name);
-  const lines = [section.columns.map(heading), ...section.rows].map((r) => r.map(quote).join(","));
-  save(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), fileName() + "-" + section.key + ".csv");
+  const examples = dropdown("example", [["", "Examples"], ...page.examples.map(([name, what]) => [name, name + ": " + what])], "", () => {
+    input.value = (page.examples.find(([name]) => name === examples.value) || ["", "", input.value])[2];
+  });
+  input.rows = 6;
+  input.maxLength = 4000;
+  input.spellcheck = false;
+  input.value = "SELECT layer, name, COUNT(*) AS events, MIN(event) AS first_event FROM events GROUP BY layer, name ORDER BY events DESC LIMIT 100";
+  input.setAttribute("aria-label", "SQL query");
+  input.addEventListener("keydown", (e) => { if (e.key === "Enter" && e.ctrlKey) { e.preventDefault(); run(); } });
+  bar.append(button("Run", "run the query (Ctrl + Enter)", run), examples, make("span", "tl-note", "It only reads, for one minute at most. The columns that end with event lead to the timeline. tracecorr query --schema lists all tables."));
+  box.append(input, bar, found);
+  return box;
 }
 
 // --- charts -------------------------------------------------------------------------------------

@@ -42,6 +42,8 @@ function filterOnly(parameters) {
   const only = view.only;
   return Object.keys(only).length ? { ...parameters, f: JSON.stringify(only) } : parameters;
 }
+export const tableUrl = (key, second) => url("/api/table", second ? { key: key, with: second } : { key: key });
+export const sqlUrl = (text) => url("/api/sql", { q: text, form: "csv" });
 export const filteredUrl = (path, parameters) => url(path, filterOnly(parameters));
 
 // Nobody knows what "Failed to fetch" is.
@@ -112,7 +114,7 @@ export const api = {
   },
   event: (event, edition) => json("/api/event", { event: event, ...of(edition) }),
   ticks: (text, t0, t1, width) => json("/api/ticks", { q: text, t0: t0, t1: t1, w: width }),
-  filter: () => json("/api/filter", filterOnly({})),
+  filter: (range) => json("/api/filter", filterOnly(range)),
   count: (t0, t1, lanes) => json("/api/count", filterOnly({ t0: t0, t1: t1, lanes: ranges(lanes) })),
   // The event of a record, or null; of another edition than the one on the screen, too.
   same: async ({ file, offset, layer, name }, edition) => (
@@ -125,6 +127,9 @@ export const api = {
   saveNotes: (notes) => json("/api/notes", {}, {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(notes),
   }),
+  list: (lane, t0, t1) => json("/api/list", filterOnly({ lane: lane, t0: t0, t1: t1 })),
+  sql: (text) => json("/api/sql", { q: text }),
+  findings: () => json("/api/findings", {}),
   page: (name, second) => json("/api/page", second ? { name: name, with: second } : { name: name }),
   search: (text, at, back) => json("/api/search", { q: text, from: at, back: back ? "1" : "0" }),
 
@@ -166,6 +171,12 @@ export const api = {
 const grouped = new Intl.NumberFormat("en-US");
 export const num = (n) => grouped.format(Math.round(n) || 0); // || 0: never "-0"
 export const exactNs = (n) => num(n) + " ns";
+// Whole: all digits of a time, in the unit in which they are read best: 12.345678 ms.
+export function whole(ns) {
+  const at = Math.round(ns) || 0;
+  const [size, unit, digits] = [[1e9, "s", 9], [1e6, "ms", 6], [1e3, "us", 3]].find(([least]) => Math.abs(at) >= least) || [1, "ns", 0];
+  return (at / size).toLocaleString("en-US", { maximumFractionDigits: digits }) + " " + unit;
+}
 // Short form for labels and gaps: three or four digits and a unit.
 export function short(ns) {
   if (Math.abs(Math.round(ns)) < 1e3) return Math.round(ns) + " ns";

@@ -1,12 +1,14 @@
 // Ties the parts together: start, redraw, fetch, selection.
 // The page loads this module; it imports all others.
-import { askedTheme, readHash, writeHash } from "./address.js";
+import { askedTheme, goBack, keepPlace, readHash, writeHash } from "./address.js";
 import { drawChain } from "./chain.js";
 import { showDetail } from "./details.js";
 import { make } from "./dom.js";
-import { applyFilter } from "./filters.js";
+import { applyFilter, hideEmptySoon } from "./filters.js";
 import { drawFrame } from "./frame.js";
+import { showFindings, showSteadyLaunch } from "./findings.js";
 import { bind } from "./keys.js";
+import { showLane } from "./lane_card.js";
 import { drawLanes, readTheme, theme } from "./lanes.js";
 import { clearMark, measureAnew } from "./marks.js";
 import { inTurn, keepRange, overtake, turn, wish } from "./order.js";
@@ -14,7 +16,7 @@ import { buildTabs, outdatePage, recolourCharts } from "./pages.js";
 import { firstInView, locate, recordAt, spot } from "./pick.js";
 import { NONE, api, hold, release, tinted } from "./server.js";
 import { SvgContext } from "./svg.js";
-import { buildLegend, buildToolbar, emptySearch, hideTip, loadTicks, message, recount, showFailure, showRange, showSize, showWarnings, toggleHelp } from "./toolbar.js";
+import { buildLegend, buildToolbar, emptySearch, hideTip, loadTicks, message, recount, showFailure, showRange, showSize, showWarnings, toggleHelp, isPair } from "./toolbar.js";
 import { view } from "./view.js";
 
 window.__perf = { log: [], idle: false };
@@ -119,12 +121,14 @@ export function changed() {
   showRange();
   redraw();
   scheduleFetch();
+  if (view.hideEmpty) hideEmptySoon();
   if (hashTimer === null) hashTimer = setTimeout(() => { hashTimer = null; writeHash(); }, 200);
 }
 
 // --- selection --------------------------------------------------------------------------------
 // Tells whether the event is the selection now.
 export function select(event, bring) {
+  if (event !== view.selected) keepPlace();
   overtake();
   return inTurn(() => choose(event, bring));
 }
@@ -182,12 +186,18 @@ export function toggleChain() {
   if (own) view.reveal(own.lane);
 }
 export const fit = () => view.fit();
+export function showWhole() {
+  view.chainOnly = false;
+  view.layout();
+  view.whole();
+}
 
 // Where nothing is loaded yet, what is clicked on is told when it has come.
 export function clickAt(x, y) {
   const pick = () => {
     const hit = recordAt(x, y);
-    if (hit && hit.event !== NONE) select(hit.event);
+    if (hit && hit.count > 1) showLane(hit.lane, hit.start, hit.start + hit.dur);
+    else if (hit && hit.event !== NONE) select(hit.event);
     else if (hit) message(hit.lane.label + ": no event stands behind this");
     else if (spans) clear();
   };
@@ -337,9 +347,10 @@ async function start(host) {
   new ResizeObserver(resize).observe(host);
   bind(canvas);
   // A link to another view of this capture was pasted here, or gone back to: what the page writes itself is no such event.
-  window.addEventListener("hashchange", () => location.reload());
-  await readHash();
+  window.addEventListener("hashchange", () => { setTheme(askedTheme()); goBack(); });
+  if (!(await readHash())) await showSteadyLaunch();
   release();
+  if (!isPair()) showFindings();
   follow();
 }
 // Dash renders its layout after the scripts ran.

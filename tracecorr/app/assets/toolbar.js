@@ -7,8 +7,8 @@ import { editNote, goToTime } from "./marks.js";
 import { inTurn } from "./order.js";
 import { exportView, showTimeline, shownPage } from "./pages.js";
 import { recordAt } from "./pick.js";
-import { CLIPPED, FAILED, HALF, INFERRED, NONE, api, exactNs, num, short } from "./server.js";
-import { changed, choose, fit, redraw, toggleChain, toggleTheme } from "./start.js";
+import { CLIPPED, FAILED, HALF, INFERRED, NONE, api, exactNs, num, short, whole } from "./server.js";
+import { changed, choose, fit, redraw, showWhole, toggleChain, toggleTheme } from "./start.js";
 import { GUTTER, TOP, view } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
@@ -37,9 +37,9 @@ export function buildToolbar(meta) {
   bar.append(
     box, counter,
     button("◂", "previous hit (Shift + Enter)", () => find(true)), button("▸", "next hit (Enter)", () => find(false)), filters,
-    button("Fit", "fit the chain of the selection (F)", () => { showTimeline(); fit(); changed(); }),
+    button("Fit", "fit the selection and what it follows from, then its chain (F)", () => { showTimeline(); fit(); changed(); }),
     button("Chain", "only the lanes of the chain (P)", () => { showTimeline(); toggleChain(); changed(); }),
-    button("Whole", "whole capture (0)", () => { showTimeline(); view.whole(); changed(); }),
+    button("Whole", "whole capture, all lanes (0)", () => { showTimeline(); showWhole(); changed(); }),
     button("Note", "write a note (B)", () => { showTimeline(); editNote(); }), exports(),
     button("Link", "copy the address of this view", () => { writeHash(); copy(location.href, "address of this view"); }),
     button("Theme", "light or dark (T)", () => toggleTheme()), button("?", "help", () => toggleHelp()),
@@ -80,7 +80,8 @@ export async function copy(text, what) {
 export const rangeText = () => range;
 export function showRange() {
   const v = view;
-  range.textContent = num(v.t0) + " → " + exactNs(v.t1) + "  (" + short(v.span()) + ")";
+  range.textContent = whole(v.t0) + " → " + whole(v.t1) + "  (" + short(v.span()) + ")";
+  range.title = exactNs(v.t0) + " → " + exactNs(v.t1);
 }
 
 // --- search ----------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ export function buildLegend(ranges) {
   };
   bar.replaceChildren(
     entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of the start"),
-    entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
+    entry("loss", "✕ = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red corner = failed"),
     ...(ranges.some((r) => r.kind === "untraced") ? [entry("untraced", "gray = no kernel trace at this time")] : []),
     ...(ranges.some((r) => r.kind === "clock") ? [entry("sample", "violet line = clock sample")] : []),
     live(), make("span", "tl-hint", "? = keys"),
@@ -259,8 +260,9 @@ function tipLines(hit) {
   return lines;
 }
 // In a long view times are known to a billionth of it: no digit is shown that is not known.
+const told = (ns) => (Math.abs(ns) < 1000 ? exactNs(ns) : short(ns) + " (" + exactNs(ns) + ")");
 function about(ns, unit) {
-  return unit === 1 ? exactNs(ns) : "about " + num(Math.round(ns / 1000)) + " us";
+  return unit === 1 ? told(ns) : "about " + whole(Math.round(ns / 1000) * 1000);
 }
 // When the pointer rests, the server tells the exact values.
 function exactTip(hit) {
@@ -274,12 +276,12 @@ function exactTip(hit) {
     try {
       if (hit.lane.counter) {
         const found = await api.value(hit.lane.id, Math.round(view.time(view.cursor ? view.cursor.x : 0)));
-        lines = found.value === null ? ["no value here"] : [hit.lane.label, found.value.toLocaleString("en-US"), "since " + exactNs(found.start)];
+        lines = found.value === null ? ["no value here"] : [hit.lane.label, found.value.toLocaleString("en-US"), "since " + told(found.start)];
       } else if (hit.event !== NONE && hit.count === 1 && !(hit.style & INFERRED)) {
         const e = await api.brief(hit.event);
         // A job is drawn from one event to another: its length is not that of the event it begins with.
         const own = e.name === view.meta.names[hit.name];
-        lines = own ? [e.name, "start " + exactNs(e.start), e.dur !== null ? "duration " + exactNs(e.dur) : hit.style & HALF ? "only one end was seen" : "an instant"] : [...tipLines(hit), hit.lane.layer === "hqd" ? "click: its registers" : "begins with " + e.name];
+        lines = own ? [e.name, "start " + told(e.start), e.dur !== null ? "duration " + told(e.dur) : hit.style & HALF ? "only one end was seen" : "an instant"] : [...tipLines(hit), hit.lane.layer === "hqd" ? "click: its registers" : "begins with " + e.name];
         if (e.result) lines.push("result " + e.result);
         if (e.stream !== null) lines.push(view.meta.streams[e.stream] || "stream " + e.stream);
         lines.push(e.evidence + " · " + e.source + " · error −" + (e.err_lo_ns ?? "?") + " +" + (e.err_hi_ns ?? "?") + " ns");

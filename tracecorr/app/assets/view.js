@@ -10,6 +10,8 @@ export const TOP = MINIMAP_H + RULER_H;
 const GROUP_H = 20;
 const LANE_PAD = 5;
 const ROW_H = 15;
+const FOLDED_H = 12; // px of a lane whose kind is folded, whatever its rows
+const PINNED = { id: "pinned", label: "pinned", parent: "" };
 const CHAIN_ROW_H = 26, CHAIN_ROW_MAX = 40;
 
 export const view = {
@@ -17,8 +19,9 @@ export const view = {
   collapsed: new Set(), header: null, chainOnly: false, selected: null, detail: null,
   scrolls: 0, search: null, mark: null, cursor: null, items: [], laneY: new Map(), total: 0,
   hidden: {}, only: {}, left: null, problem: null, colourBy: "layer", notes: [],
+  pinned: [], order: [], foldedKinds: new Set(), hideEmpty: false, // lanes by id, in their order; layers
 };
-view.FACETS = ["process", "thread", "queue", "gpu", "layer"];
+view.FACETS = ["process", "thread", "queue", "gpu", "layer", "id"];
 for (const facet of view.FACETS) view.hidden[facet] = new Set(); // keys of owners, as text; layers by name
 
 // Hidden by a filter of lanes, or without any record that the filter of events leaves.
@@ -26,7 +29,7 @@ view.isHidden = function (lane) {
   if (view.left && !view.left[lane.id]) return true;
   return view.FACETS.some((facet) => lane[facet] !== null && view.hidden[facet].has(String(lane[facet])));
 };
-view.filterCount = () => view.FACETS.reduce((n, f) => n + (view.hidden[f].size ? 1 : 0), 0) + Object.keys(view.only).length;
+view.filterCount = () => view.FACETS.reduce((n, f) => n + (view.hidden[f].size ? 1 : 0), 0) + Object.keys(view.only).length + (view.hideEmpty ? 1 : 0);
 
 view.span = () => view.t1 - view.t0;
 view.setSize = function (width, height) {
@@ -50,7 +53,13 @@ view.setRange = function (t0, t1) {
   view.t0 = begin;
   view.t1 = begin + span;
 };
-view.whole = () => view.setRange(-0.01 * view.meta.length, 1.01 * view.meta.length);
+// The middle 99.9 % of the events where the rest lies far away; once more: from the first event to the last.
+view.whole = function () {
+  const core = view.meta.core, { from, to } = core || { from: 0, to: view.meta.length }, before = [view.t0, view.t1];
+  const show = (a, b) => view.setRange(a - 0.01 * (b - a), b + 0.01 * (b - a));
+  show(from, to);
+  if (core && view.t0 === before[0] && view.t1 === before[1]) show(0, view.meta.length);
+};
 // Where the capture begins earlier than was known, what is looked at, measured and noted keeps its moments.
 view.moveBy = function (ns) {
   if (!ns) return;
@@ -73,7 +82,12 @@ view.scrollBy = function (dy) {
 };
 
 view.chainLanes = function () {
-  return view.detail ? new Set(view.detail.stages.map((s) => s.lane)) : new Set();
+  const stages = view.detail ? view.detail.stages : [], lanes = new Set(stages.map((s) => s.lane));
+  if (stages.some((s) => s.layer === "gpu")) return lanes;
+  // Where no GPU time is known its bounds tell when it was seen complete.
+  const queues = new Set(stages.filter((s) => s.layer === "aql").map((s) => view.meta.lanes[s.lane].queue));
+  for (const lane of view.meta.lanes) if (lane.layer === "gpu" && lane.queue !== null && queues.has(lane.queue)) lanes.add(lane.id);
+  return lanes;
 };
 
 // A few lanes may use the room that they have.
@@ -83,21 +97,43 @@ function chainRowHeight(chain) {
   return Math.min(CHAIN_ROW_MAX, Math.max(CHAIN_ROW_H, Math.floor(room / Math.max(1, rows))));
 }
 
+// All lanes, the pinned ones first, and those of one group as somebody moved them.
+view.ordered = function (pins) {
+  const at = new Map(view.order.map((id, i) => [id, i]));
+  const rest = view.meta.lanes.filter((lane) => !pins.has(lane.id));
+  if (at.size) {
+    const moved = rest.filter((lane) => at.has(lane.id)).sort((a, b) => at.get(a.id) - at.get(b.id));
+    const next = new Map();
+    for (const lane of moved) next.set(lane.group, [...(next.get(lane.group) || []), lane]);
+    rest.forEach((lane, i) => { if (at.has(lane.id)) rest[i] = next.get(lane.group).shift(); });
+  }
+  return [...[...pins].map((id) => view.meta.lanes[id]).filter(Boolean), ...rest];
+};
+// One place up or down among the pinned lanes, or among those of its group.
+view.move = function (lane, by) {
+  const isPinned = view.pinned.includes(lane.id);
+  const known = isPinned ? view.pinned : view.ordered(new Set()).filter((one) => one.group === lane.group).map((one) => one.id);
+  const from = known.indexOf(lane.id), to = from + by;
+  if (to < 0 || to >= known.length) return;
+  [known[from], known[to]] = [known[to], known[from]];
+  if (!isPinned) view.order = [...view.order.filter((id) => !known.includes(id)), ...known];
+};
+
 // Lays out headers and lanes from top to bottom; lanes of collapsed groups get no place.
 view.layout = function () {
   const meta = view.meta;
   const chain = view.chainOnly && view.detail ? view.chainLanes() : null;
   const rowH = chain ? chainRowHeight(chain) : ROW_H;
-  const groups = new Map(meta.groups.map((g) => [g.id, g]));
-  const shown = new Set();
+  const groups = new Map([...meta.groups, PINNED].map((g) => [g.id, g]));
+  const shown = new Set(), pins = new Set(chain ? [] : view.pinned);
   view.items = [];
   view.laneY = new Map();
   let y = 0;
   const closed = (id) => !chain && view.collapsed.has(id);
-  for (const lane of meta.lanes) {
-    if (chain ? !chain.has(lane.id) : view.isHidden(lane)) continue;
+  for (const lane of view.ordered(pins)) {
+    if (chain ? !chain.has(lane.id) : !pins.has(lane.id) && view.isHidden(lane)) continue;
     const path = [];
-    for (let g = groups.get(lane.group); g; g = groups.get(g.parent)) path.unshift(g);
+    for (let g = groups.get(pins.has(lane.id) ? PINNED.id : lane.group); g; g = groups.get(g.parent)) path.unshift(g);
     let open = true;
     path.forEach((g, level) => {
       if (!open) return;
@@ -109,8 +145,9 @@ view.layout = function () {
       open = !closed(g.id);
     });
     if (!open) continue;
-    const h = lane.rows * rowH + LANE_PAD;
-    const item = { kind: "lane", lane: lane, level: path.length, y: y, h: h, rowH: rowH };
+    const own = !chain && view.foldedKinds.has(lane.layer) ? Math.max(3, FOLDED_H / lane.rows) : rowH;
+    const h = lane.rows * own + LANE_PAD;
+    const item = { kind: "lane", lane: lane, level: path.length, y: y, h: h, rowH: own };
     view.items.push(item);
     view.laneY.set(lane.id, item);
     y += h;
@@ -161,12 +198,18 @@ function fitRange(from, to) {
   const room = Math.max(200, (to - from) * 0.12);
   view.setRange(from - room, to + room * 1.6);
 }
-// The chain of the selection; when that is in view already, the selected event alone.
+// The event with all that it follows from; when that is in view already the chain, then the event alone.
 view.fit = function () {
-  const found = view.extent(), before = [view.t0, view.t1];
-  if (!found) { view.whole(); return; }
-  fitRange(found[0], found[1]);
-  const own = view.detail.stages.find((s) => s.event === view.selected);
-  // The address keeps whole ns.
-  if (own && Math.abs(view.t0 - before[0]) < 1 && Math.abs(view.t1 - before[1]) < 1) fitRange(own.start, own.start + own.dur);
+  if (!view.detail) { view.whole(); return; }
+  const { stages, edges } = view.detail, own = stages.findIndex((s) => s.event === view.selected), causes = new Set([own]);
+  for (let size = 0; size < causes.size;) {
+    size = causes.size;
+    for (const edge of edges) if (causes.has(edge.to)) causes.add(edge.from);
+  }
+  const spanOf = (some) => [Math.min(...some.map((s) => s.start)), Math.max(...some.map((s) => s.start + s.dur))];
+  const steps = own < 0 ? [stages] : [stages.filter((s, i) => causes.has(i)), stages, [stages[own]]], before = [view.t0, view.t1];
+  const isShown = () => Math.abs(view.t0 - before[0]) < 1 && Math.abs(view.t1 - before[1]) < 1; // the address keeps whole ns
+  const show = (some) => { fitRange(...spanOf(some)); return !isShown(); };
+  const at = steps.findIndex((some) => { fitRange(...spanOf(some)); return isShown(); });
+  for (let i = 1; i <= steps.length; i += 1) if (show(steps[(at + i) % steps.length])) return;
 };

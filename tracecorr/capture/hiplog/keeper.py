@@ -24,7 +24,7 @@ from tracecorr.store.ownership import FOREIGN_FOLDER, find_owners, is_log
 _PAUSE_SECONDS = 0.1
 # A runtime writes some KB at once.
 _FULL_BYTES = 1 << 16
-Interruptible = Callable[[], AbstractContextManager[None]]
+_Interruptible = Callable[[], AbstractContextManager[None]]
 
 
 class LogKeeper:
@@ -224,7 +224,7 @@ def close_logs(
     folder: RecordingFolder,
     alive: Iterable[int],
     seconds: float,
-    interruptible: Interruptible = nullcontext,
+    interruptible: _Interruptible = nullcontext,
 ) -> ClosedLogs:
     """Complete the logs, whatever the workload did to them; who still writes cannot change them any more.
 

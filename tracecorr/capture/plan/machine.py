@@ -26,9 +26,10 @@ from tracecorr.capture.tracefs.journal import Journal, new_token, pid_namespace
 from tracecorr.capture.tracefs.undo import ACTIONS
 from tracecorr.capture.workload.engines import available_engines
 from tracecorr.capture.workload.files import find_inside
-from tracecorr.capture.workload.invoker import call_as_root
+from tracecorr.capture.workload.invoker import call_as_root, read_environment
 from tracecorr.capture.workload.processes import list_children, list_threads
 from tracecorr.model.errors import TracecorrError
+from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.memory import available_memory_bytes, read_cgroup_limit
 
 KFD_DEVICE = Path("/dev/kfd")
@@ -136,6 +137,20 @@ def _look_at_engines() -> Finding:
     return Finding("container engines", NO, "neither docker nor podman", "only needed for --container and --image")
 
 
+# Exported by HIP 7.3 and later: a program that runs already can turn its own log on.
+_LOG_SWITCH = "hipExtEnableLogging"
+_LOG_ON_DEMAND = (
+    "a program may call hipExtSetLoggingParams(5, 0, 0x7fffffff) and hipExtEnableLogging() itself: what it then writes "
+    "to the file that AMD_LOG_LEVEL_FILE named when it started is captured (capture --pid); nobody else can turn it on"
+)
+
+
+def look_at_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a line per variable that changes what a capture of the workload sees."""
+    for effect in describe_effects(environment):
+        yield Finding("environment", PARTLY, effect)
+
+
 def look_at_runtimes(runtimes: Sequence[Runtime], where: str) -> Iterator[Finding]:
     """Yield a line per runtime found, and one for each kind that was not.
 
@@ -148,6 +163,8 @@ def look_at_runtimes(runtimes: Sequence[Runtime], where: str) -> Iterator[Findin
         users = f", mapped by {runtime.other_users} other processes" if runtime.other_users else ""
         version = f" {runtime.version}" if runtime.version else ""
         yield Finding(f"runtime {runtime.kind}", YES, f"{runtime.path}{version}{users}")
+        if _LOG_SWITCH in runtime.symbols:
+            yield Finding("log on demand", PARTLY, _LOG_ON_DEMAND)
     for kind, name in names.items():
         if not any(r.kind == kind for r in runtimes):
             why = f"no {name} in the usual places of {where}; one that the workload brings along is found when it runs"
@@ -217,11 +234,16 @@ def probe_machine(
             _look_at_rights(), look_at_code(), look_at_process_numbers(), *trials.findings,
             *_look_at_events(trials.events), _look_at_lockdown(), look_at_limits(), kfd, smi, debugfs,
             *look_at_slots(),
-            *look_at_runtimes(runtimes, where), _look_at_engines(),
+            *look_at_runtimes(runtimes, where), *look_at_environment(_environment_of(pid, environment)),
+            _look_at_engines(),
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},
     )  # fmt: skip
     return replace(offer, findings=(*offer.findings, _look_at_memory(offer), *_look_at_probe_budget(offer)))
+
+
+def _environment_of(pid: int | None, environment: Mapping[str, str] | None) -> Mapping[str, str]:
+    return environment or (read_environment(pid) if pid is not None else None) or {}
 
 
 def _look_at_memory(offer: Offer) -> Finding:
@@ -311,7 +333,7 @@ def _runtimes(
     for path, symbols in _asked_for(wanted).items():
         file = find_inside(root, path)
         library = read_library(file, symbols, path) if file is not None else None
-        if library is not None:
+        if file is not None and library is not None:
             # A runtime is one wherever it lies: its own functions are probed, too.
             known = found.get((library.device, library.inode)) or read_runtime(file, path)
             merged = (

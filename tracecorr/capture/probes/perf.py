@@ -30,7 +30,7 @@ _SOFTWARE_DUMMY = 9
 _SAMPLE_TID, _SAMPLE_TIME, _SAMPLE_ID, _SAMPLE_CPU, _SAMPLE_RAW = 1 << 1, 1 << 2, 1 << 6, 1 << 7, 1 << 10
 # What each sample holds: u32 pid, u32 tid, u64 time, u64 id, u32 cpu, u32 0, u32 size, the trace record. The id is
 # that of the event as it was opened: it tells two events that saw the same hit from two hits.
-SAMPLE_TYPE = _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_ID | _SAMPLE_CPU | _SAMPLE_RAW
+_SAMPLE_TYPE = _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_ID | _SAMPLE_CPU | _SAMPLE_RAW
 _SAMPLE_READ = 1 << 4
 _DISABLED, _INHERIT, _WATERMARK, _USE_CLOCKID = 1 << 0, 1 << 1, 1 << 14, 1 << 25
 _MMAP, _MMAP2 = 1 << 8, 1 << 23
@@ -164,7 +164,7 @@ class Ring:
 
 
 def _open(
-    kind: int, config: int, tid: int, cpu: int, flags: int, watermark: int = 0, sample_type: int = SAMPLE_TYPE
+    kind: int, config: int, tid: int, cpu: int, flags: int, watermark: int = 0, sample_type: int = _SAMPLE_TYPE
 ) -> int:
     attributes = _ATTRIBUTES.pack(
         kind, _ATTRIBUTES.size, config, 1, sample_type, 0, flags, watermark, 0, 0, 0, 0, 0, 0, _CLOCK_MONOTONIC,
@@ -179,7 +179,7 @@ def _open(
 
 _WAIT_MS = 100
 _RECORD_LOST = 2  # of perf_event.h; every other record is a sample
-# Where a sample has its thread, its time and the id of its event (`SAMPLE_TYPE`).
+# Where a sample has its thread, its time and the id of its event (`_SAMPLE_TYPE`).
 _THREAD, _ID, _REST = slice(8, 16), slice(24, 32), 32
 _LEAST_RING_KB = 64
 # An event per probe, thread and CPU: more of them are not worth their memory.
@@ -360,7 +360,7 @@ class PerfRecorder:
     def describe(self) -> str:
         """Return as JSON how to read the files: order of the fields of a sample, clock, events by number."""
         described: dict[str, Any] = {
-            "sample_type": SAMPLE_TYPE, "clock": "mono",
+            "sample_type": _SAMPLE_TYPE, "clock": "mono",
             "events": {str(p.event_id): p.name for p in self._probes},
         }  # fmt: skip
         return json.dumps(described, indent=1)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from tracecorr.capture.plan.plan import Absent, Offer, ProbePlan, Runtime, Wanted
 
 # Measured (kernel 6.18, 64 to 2,688 events): start and end of a thread take 7.4 to 8.0 us longer per event.
-START_NS_PER_EVENT = 7_500
+_START_NS_PER_EVENT = 7_500
 # sizeof(struct perf_event) of Linux 6.x, rounded up by its slab.
-BYTES_PER_EVENT = 1_280
+_BYTES_PER_EVENT = 1_280
 # So a thread of the workload starts at most some 4 ms later.
 MOST_PER_THREAD = 512
 # Two functions ring doorbells. Without both most of a launch is not seen, so on 257 to 384 CPUs they may cost 6 ms.
@@ -59,11 +59,11 @@ def watch_probes(offer: Offer) -> int:
 def describe_cost(probes: int, cpus: int) -> str:
     """Return what probes through perf cost the workload, as text."""
     events = probes * cpus
-    start_ms = events * START_NS_PER_EVENT / 1e6
+    start_ms = events * _START_NS_PER_EVENT / 1e6
     product = f"{probes} probe{'s' * (probes != 1)} x {cpus} CPU{'s' * (cpus != 1)}"
     return (
         f"{events} perf events per thread of the workload ({product}): each thread starts "
-        f"{start_ms:.1f} ms later and takes {events * BYTES_PER_EVENT >> 10} KiB of the kernel"
+        f"{start_ms:.1f} ms later and takes {events * _BYTES_PER_EVENT >> 10} KiB of the kernel"
     )
 
 
@@ -96,6 +96,10 @@ _CALLS = (
     _Call("hsa_signal_store_release", "doorbell_release", _STORE),
     _Call("hsa_signal_store_relaxed", "doorbell_relaxed", _STORE, filter=_DOORBELLS_ONLY),
     _entry("hsa_queue_create", "agent=%di:x64 size=%si:u32 type=%dx:u32", "minimal"),
+    # ROCm 10. What it makes is in an array of structures, whose layout is not known here.
+    _entry("hsa_amd_queue_create", "agent=%di:x64 queues=%dx:u32", "minimal"),
+    _entry("hsa_amd_counted_queue_acquire", "agent=%di:x64 type=%si:u32 priority=%dx:u32", "minimal"),
+    _entry("hsa_amd_counted_queue_release", "swq=%di:x64", "minimal"),
     _entry("hsa_queue_destroy", "swq=%di:x64", "minimal"),
     _entry("hsa_amd_queue_set_priority", "swq=%di:x64 priority=%si:u32", "minimal"),
     _entry("hsa_amd_queue_cu_set_mask", "swq=%di:x64 bits=%si:u32", "minimal"),

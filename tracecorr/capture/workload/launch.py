@@ -22,7 +22,7 @@ from tracecorr.capture.workload.invoker import Invoker, find_invoker, read_statu
 from tracecorr.model.errors import InputError, MachineError
 from tracecorr.store.ownership import LOG_FOLDER
 
-LOG_NAME = "hip"
+_LOG_NAME = "hip"
 
 
 @dataclass
@@ -97,7 +97,7 @@ def launch(
     if options.image is not None:
         with interruptible():
             return _launch_run(options, invoker, folder, token)
-    variables = log_environment(options.log_level, folder.log_folder / LOG_NAME)
+    variables = log_environment(options.log_level, folder.log_folder / _LOG_NAME)
     os.chown(folder.path / LOG_FOLDER, invoker.uid, invoker.gid)
     process = GatedProcess(program, options.command, {**invoker.environment, **variables}, invoker, WATCHED)
     return Launched(process, folder.path / LOG_FOLDER, "host", folder.free_bytes, variables)
@@ -120,14 +120,14 @@ def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFol
     assert options.container is not None
     engine, _ = find_engine("container", options.container, _root(), invoker)
     folders, until = exec_log_folders(token), time.time() + FIND_SECONDS
-    variables = log_environment(options.log_level, Path(folders[0]) / LOG_NAME)
+    variables = log_environment(options.log_level, Path(folders[0]) / _LOG_NAME)
     command = exec_command(engine, options.container, options.command, variables, token, until, tty=_has_terminal())
     process = _start_engine(command, engine.user)
     gate = ContainerProcess(process, token, None, options.command[0])
     with _discard_on_failure(gate):
         logs = ContainerLogs(gate.pid, folders)
     if "AMD_LOG_LEVEL_FILE" in variables:
-        variables["AMD_LOG_LEVEL_FILE"] = f"{logs.inside}/{LOG_NAME}"
+        variables["AMD_LOG_LEVEL_FILE"] = f"{logs.inside}/{_LOG_NAME}"
 
     def collect(owners: frozenset[int]) -> list[str]:
         try:
@@ -151,7 +151,7 @@ def _launch_run(options: CaptureOptions, invoker: Invoker, folder: RecordingFold
     if engine.user.uid == 0:
         folder.close_raw()
     pipe = GatePipe(folder.path / LOG_FOLDER)
-    variables = log_environment(options.log_level, Path(LOG_MOUNT) / LOG_NAME)
+    variables = log_environment(options.log_level, Path(LOG_MOUNT) / _LOG_NAME)
     command = run_command(
         engine, options.image, facts, options.command, variables, token, folder.log_folder, options.run_options,
         tty=_has_terminal(),

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-# A printed thread below is a hash. No address is: programs begin at 4 MiB (ELF, x86-64).
-LEAST_ADDRESS = 1 << 20
+from tracecorr.model.kinds import LEAST_ADDRESS
+
 # How a thread of the log is told that several threads of its process may have printed.
 SHARED_NUMBER = "several threads print this number"
 _MULTIPLIER, _SEED, _SIZE, _SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(0xC70F6907), np.uint64(8), np.uint64(47)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from tracecorr.link.threads.hashed_tids import LEAST_ADDRESS, SHARED_NUMBER, add_hashes, keep_likely
+from tracecorr.link.threads.hashed_tids import SHARED_NUMBER, add_hashes, keep_likely
 from tracecorr.link.threads.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.threads.thread_owners import NO_NAME, list_births
 from tracecorr.model import schema
-from tracecorr.model.kinds import DERIVED, RECORDED
+from tracecorr.model.kinds import DERIVED, LEAST_ADDRESS, RECORDED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).

@@ -12,6 +12,7 @@ bounds go with those of the records before it is taken.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +74,7 @@ class Piece:
         low, high: positions of the run.
         shift: what is added to a position.
         first, last: the first and the last record (index) of the log that fit.
+        behind: the first record that may be of another piece.
         is_timed: whether the stamps of its records agree.
     """
 
@@ -82,6 +84,7 @@ class Piece:
     shift: int
     first: int
     last: int
+    behind: int
     is_timed: bool
 
 
@@ -118,7 +121,7 @@ def align_runs(log: Log, runs: list[Run]) -> list[Piece]:
                 break
             pieces.append(piece)
             before = _bound(log, run, piece.shift, np.arange(max(piece.first, piece.last - _BLOCK + 1), piece.last + 1))
-            row, low = piece.last + 1, piece.high
+            row, low = piece.behind, piece.high
     return pieces
 
 
@@ -127,17 +130,27 @@ def _choose_shift(log: Log, run: Run, row: int, low: int, before: _Bounds | None
     if run.known is not None and low == 0 and _fits_from(log, run, run.known, row, before):
         return run.known
     found = _list_shifts(log, run, row, low)
-    if len(found) > 1 or (len(found) and before is not None):
-        found = [shift for shift in found if _fits_from(log, run, shift, row, before)]
+    # A few records of a loop may fit at the end of a run by chance.
+    left = min(_BLOCK, len(log.starts) - row, len(run.starts) - int(np.searchsorted(run.starts, low))) // 2
+    found = [shift for shift in found if np.searchsorted(log.starts, shift + run.size) - row >= left]
+    for count in (_BLOCK, 64 * _BLOCK, len(log.starts)) if len(found) > 1 or before is not None else ():
+        found = [shift for shift in found if _fits_from(log, run, shift, row, before, count)]
+        if len(found) < 2:
+            break
     return found[0] if len(found) == 1 else None
 
 
-def _fits_from(log: Log, run: Run, shift: int, row: int, before: _Bounds | None) -> bool:
+def _fits_from(log: Log, run: Run, shift: int, row: int, before: _Bounds | None, count: int = _BLOCK) -> bool:
     """Tell whether the next records that a shift puts into a run start at its writes, at times that are possible."""
     first = max(row, int(np.searchsorted(log.starts, shift)))
-    rows = np.arange(first, min(first + _BLOCK, int(np.searchsorted(log.starts, shift + run.size))))
+    rows = np.arange(first, min(first + count, int(np.searchsorted(log.starts, shift + run.size))))
     if not len(rows) or _hits(log.starts[rows] - shift, run).sum() < 0.9 * len(rows):
         return False
+    return _agree(log, run, shift, rows[:_BLOCK], before) and _keep_timed(log, run, shift, rows)[0] == len(rows)
+
+
+def _agree(log: Log, run: Run, shift: int, rows: Ints, before: _Bounds | None) -> bool:
+    """Tell whether the times of records are possible, one with the other and with those before."""
     bounds = _bound(log, run, shift, rows)
     return bounds.agrees(bounds) and (before is None or before.agrees(bounds))
 
@@ -203,26 +216,61 @@ def _grow(log: Log, run: Run, number: int, shift: int, row: int, low: int) -> Pi
         if not hits[at : at + _MISSES].any():
             rows = rows[:at]
             break
-    kept, is_timed = _keep_timed(log, run, shift, rows)
-    rows = rows[:kept]
-    if not len(rows):
+    kept, behind, is_timed = _keep_timed(log, run, shift, rows)
+    if not kept:
         return None
-    last = int(rows[-1])
-    ends = last + 1 == stop
+    behind = int(rows[0]) + behind
+    last = int(rows[kept - 1])
     # Behind the last record that fits, up to the next one.
-    high = run.size if ends else int(log.starts[last + 1]) - shift
+    high = run.size if last + 1 == stop else int(log.starts[last + 1]) - shift
     high = min(high, run.size, log.size - shift)
-    return Piece(number, max(low, -shift), high, shift, first, last, is_timed)
+    begin = max(low, int(log.starts[first]) - shift) if low else max(0, -shift)
+    return Piece(number, begin, high, shift, first, last, behind, is_timed)
 
 
-def _keep_timed(log: Log, run: Run, shift: int, rows: Ints) -> tuple[int, bool]:
-    """Return how many of the records have possible times one after the other, and whether any bounds the clock."""
+def list_missing(log: Log, runs: list[Run], pieces: list[Piece]) -> list[tuple[int, int, int, int]]:
+    """Return the bytes that were written and are not in the log: before, after (records around; -1 = none), at, bytes.
+
+    Runs before the first piece are those of a file that was cut on purpose.
+    """
+    missing = []
+    if pieces and (head := -pieces[0].shift) > 0 and pieces[0].low == head:
+        missing.append((-1, pieces[0].first, 0, head))
+    for one, other in itertools.pairwise(pieces):
+        if one.run == other.run and one.shift > other.shift:
+            missing.append((one.last, other.first, int(log.starts[other.first]), one.shift - other.shift))
+    if pieces and pieces[-1].last + 1 == len(log.starts):
+        last = pieces[-1]
+        tail = max(runs[last.run].size + last.shift - log.size, 0) + sum(run.size for run in runs[last.run + 1 :])
+        if tail:
+            missing.append((last.last, -1, log.size, tail))
+    return missing
+
+
+def _keep_timed(log: Log, run: Run, shift: int, rows: Ints) -> tuple[int, int, bool]:
+    """Return how many of the records have possible times, from which on others may, and whether any bounds the clock.
+
+    Args:
+        rows: records of the log that start at writes.
+    """
     before, is_timed = None, False
     for at in range(0, len(rows), _BLOCK):
-        bounds = _bound(log, run, shift, rows[at : at + _BLOCK])
-        if not bounds.agrees(bounds) or (before is not None and not before.agrees(bounds)):
-            # Where between two blocks the shift changes is not known.
-            return max(at - _BLOCK, 0), is_timed
+        block = rows[at : at + _BLOCK]
+        if not _agree(log, run, shift, block, before):
+            zone = slice(max(at - _BLOCK, 0), at + _BLOCK)
+            kept, behind = _find_break(log, run, shift, rows[zone])
+            return zone.start + kept, zone.start + behind, is_timed
+        bounds = _bound(log, run, shift, block)
         is_timed |= bounds.is_closed
         before = bounds if bounds.is_closed or before is None else before
-    return len(rows), is_timed
+    return len(rows), len(rows), is_timed
+
+
+def _find_break(log: Log, run: Run, shift: int, rows: Ints) -> tuple[int, int]:
+    """Return how many of some records surely lie before the place where their shift changes, and from which on behind.
+
+    Those before it have times that are possible together, and so have those behind it.
+    """
+    ahead = next(n for n in range(len(rows), -1, -1) if not n or _agree(log, run, shift, rows[:n], None))
+    behind = next(n for n in range(len(rows) + 1) if n == len(rows) or _agree(log, run, shift, rows[n:], None))
+    return (behind, ahead) if behind <= ahead else (0, len(rows))

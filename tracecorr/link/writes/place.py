@@ -10,11 +10,11 @@ import polars as pl
 
 from tracecorr.clock.bounds import NO_HIGH, NO_LOW
 from tracecorr.link.events import find_places
-from tracecorr.link.writes.alignment import Log, Piece, Run, align_runs
+from tracecorr.link.writes.alignment import Log, Piece, Run, align_runs, list_missing
 from tracecorr.link.writes.descriptions import WRITES, Written, follow_writes
 from tracecorr.model import frames
 from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
-from tracecorr.model.part_tables import WRITERS
+from tracecorr.model.part_tables import MISSING, WRITERS
 from tracecorr.model.part_tables import WRITES as PLACED
 
 # What is asked of part events.
@@ -46,14 +46,22 @@ class LogWrites:
         placed: `part_tables.WRITES`, by file and position.
         writers: `part_tables.WRITERS`.
         spans: between which stamps of the log some writes were entered, for `clock.causal_pairs.bound_spans`.
+        missing: `part_tables.MISSING`.
     """
 
     placed: pl.DataFrame = field(default_factory=PLACED.empty)
     writers: pl.DataFrame = field(default_factory=WRITERS.empty)
     spans: pl.DataFrame = field(default_factory=frames.SPANS.empty)
+    missing: pl.DataFrame = field(default_factory=MISSING.empty)
 
 
-def read_writes(rows: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, sizes: Mapping[int, int]) -> LogWrites:
+def read_writes(
+    rows: pl.DataFrame,
+    args: pl.DataFrame,
+    losses: pl.DataFrame,
+    sizes: Mapping[int, int],
+    known: LogWrites | None = None,
+) -> LogWrites:
     """Return what the writes of the trace tell of the logs.
 
     Args:
@@ -61,21 +69,30 @@ def read_writes(rows: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, si
         args: part args.
         losses: rows of `losses` of the traces, on their own clock.
         sizes: the bytes of each log (key of `files`).
+        known: what was found before lines that other writers cut were put together: it stays where it is.
     """
     if not has_writes(rows):
         return LogWrites()
-    written = follow_writes(rows.filter(pl.col("source") == "ftrace"), args, losses)
-    files = _list_files(written)
-    found = [PLACED.empty()]
     records = _list_records(rows.filter(pl.col("source") == "amd_log"))
-    for (file,), own in records.group_by("file", maintain_order=True):
-        placed = _place_log(own, sizes[int(str(file))], files)
-        if placed is not None:
-            found.append(PLACED.conform(placed.with_columns(file=pl.lit(file, pl.UInt16))))
-    placed = pl.concat(found)
+    placed, missing = (known.placed, known.missing) if known else _place_logs(rows, records, args, losses, sizes)
     wrote = _join_records(records, placed)
     writers, by_themselves = _list_writers(wrote)
-    return LogWrites(placed, writers, _list_spans(wrote, by_themselves))
+    return LogWrites(placed, writers, _list_spans(wrote, by_themselves), missing)
+
+
+def _place_logs(
+    rows: pl.DataFrame, records: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, sizes: Mapping[int, int]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the writes of all logs, and the bytes that are missing in them."""
+    written = follow_writes(rows.filter(pl.col("source") == "ftrace"), args, losses)
+    files = _list_files(written)
+    found, missing = [PLACED.empty()], [MISSING.empty()]
+    for (file,), own in records.group_by("file", maintain_order=True):
+        aligned = _align_log(own, sizes[int(str(file))], files)
+        if aligned is not None:
+            found.append(PLACED.conform(_list_placed(aligned, own).with_columns(file=pl.lit(file, pl.UInt16))))
+            missing.append(MISSING.conform(_describe_missing(aligned, own).with_columns(file=pl.lit(file, pl.UInt16))))
+    return pl.concat(found).sort("file", maintain_order=True), pl.concat(missing)
 
 
 def _list_records(log: pl.DataFrame) -> pl.DataFrame:
@@ -139,8 +156,18 @@ def _make_file(calls: pl.DataFrame, starts: Sequence[int | None]) -> _File:
     return _File(calls, runs)
 
 
-def _place_log(records: pl.DataFrame, size: int, files: Sequence[_File]) -> pl.DataFrame | None:
-    """Return the writes of the file that is the log; None if none is."""
+@dataclass(frozen=True)
+class _Aligned:
+    """Hold the file that is a log, and where its runs lie in it."""
+
+    file: _File
+    log: Log
+    runs: list[Run]
+    pieces: list[Piece]
+
+
+def _align_log(records: pl.DataFrame, size: int, files: Sequence[_File]) -> _Aligned | None:
+    """Return the file that is the log; None if none is."""
     following = (pl.col("next_ns") + _LOG_STEP_NS).fill_null(NO_HIGH)
     stamps, nexts = records.select(pl.col("stamp_ns").fill_null(NO_LOW), following)
     log = Log(records["offset"].to_numpy(), stamps.to_numpy(), nexts.to_numpy(), size)
@@ -149,7 +176,7 @@ def _place_log(records: pl.DataFrame, size: int, files: Sequence[_File]) -> pl.D
         pieces = align_runs(log, runs)
         fitting = sum(piece.last - piece.first + 1 for piece in pieces)
         if fitting >= max(1, _LEAST_SHARE * len(log.starts)):
-            return _list_placed(file, runs, pieces, records, size)
+            return _Aligned(file, log, runs, pieces)
     return None
 
 
@@ -161,17 +188,16 @@ def _know_start(file: _File, size: int) -> list[Run]:
     return [first, *others]
 
 
-def _list_placed(
-    file: _File, runs: Sequence[Run], pieces: Sequence[Piece], records: pl.DataFrame, size: int
-) -> pl.DataFrame:
+def _list_placed(found: _Aligned, records: pl.DataFrame) -> pl.DataFrame:
     """Return the calls whose place in the log is known, with `position` and `evidence`."""
-    whole = len(runs) == 1 and len(pieces) == 1 and pieces[0].high - pieces[0].low == size == file.size
+    runs, pieces, size = found.runs, found.pieces, found.log.size
+    whole = len(runs) == 1 and len(pieces) == 1 and pieces[0].high - pieces[0].low == size == found.file.size
     firsts = np.cumsum([0, *(len(run.starts) for run in runs)])
     parts = []
     for piece in pieces:
         run = runs[piece.run]
         chosen = np.flatnonzero((run.starts >= piece.low) & (run.starts < piece.high))
-        calls = file.calls[pl.Series(firsts[piece.run] + chosen)]
+        calls = found.file.calls[pl.Series(firsts[piece.run] + chosen)]
         evidence = RECORDED if whole or piece.is_timed else INFERRED
         parts.append(
             calls.select(
@@ -179,7 +205,18 @@ def _list_placed(
                 position=pl.Series(run.starts[chosen] + piece.shift), evidence=pl.lit(evidence),
             )
         )  # fmt: skip
-    return _swap(pl.concat(parts), records)
+    return _swap(pl.concat(parts).sort("position"), records)
+
+
+def _describe_missing(found: _Aligned, records: pl.DataFrame) -> pl.DataFrame:
+    """Return the bytes that were written and are not in the log, without `file`."""
+    shape = {"first": pl.Int64, "behind": pl.Int64, "position": pl.Int64, "bytes": pl.Int64}
+    rows = pl.DataFrame(list_missing(found.log, found.runs, found.pieces), schema=shape, orient="row")
+    first, behind = (rows.select(pl.when(pl.col(name) >= 0).then(name)).to_series() for name in ("first", "behind"))
+    return rows.select("position", "bytes").with_columns(
+        before=records["offset"].gather(first), from_ns=records["stamp_ns"].gather(first),
+        to_ns=records["stamp_ns"].gather(behind),
+    )  # fmt: skip
 
 
 def _swap(placed: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:

@@ -73,7 +73,7 @@ class BlockCutter:
                 continue
             start = PAD
             while self._filled - start >= self._size:
-                stop = cut_at(self._data, start, self._filled, self._size)
+                stop = _cut_at(self._data, start, self._filled, self._size)
                 if not stop:
                     break
                 ends_line = self._data[stop - 1] == _NEWLINE
@@ -102,7 +102,7 @@ class BlockCutter:
         return size
 
 
-def cut_at(data: LogBytes, start: int, end: int, size: int) -> int:
+def _cut_at(data: LogBytes, start: int, end: int, size: int) -> int:
     """Return where a block ends that begins at `start`; 0 = the data up to `end` does not show it yet.
 
     A block begins with a line that may be a record: what follows a record stays with it.
@@ -133,7 +133,7 @@ def find_borders(data: LogBytes, block_bytes: int) -> list[int]:
     """Return where the blocks of a whole log begin, and its size at the end: those that `BlockCutter` makes of it."""
     borders = [0]
     while len(data) - borders[-1] >= block_bytes:
-        stop = cut_at(data, borders[-1], len(data), block_bytes)
+        stop = _cut_at(data, borders[-1], len(data), block_bytes)
         if not stop:
             break
         borders.append(stop)

@@ -9,7 +9,7 @@ entered again, since no HIP function calls itself.
 
 A call encloses what follows it up to the next call's line, whether its exit comes or not. It encloses what follows that
 line only if its exit comes, and no more than `WAIT_BYTES` of the file behind its enter: how long a call without exit
-really went on is not known. So the rows behind that line wait for the exit (`find_held`), and neither depth nor parent
+really went on is not known. So the rows behind that line wait for the exit (`_find_held`), and neither depth nor parent
 depends on how the file is cut. Calls without a thread enclose what follows up to the next call's line only.
 """
 
@@ -145,7 +145,7 @@ def _pair_shared(records: native.Records, partner: Ints, doubtful: Mask) -> None
     rows = np.flatnonzero(shared & ((kind == Kind.ENTER) | (kind == Kind.EXIT)) & (partner == OPEN))
     rows = rows[np.argsort(lane[rows], kind="stable")]
     in_doubt = doubtful[rows]
-    found = pair_without_threads(np.arange(len(rows)), kind[rows], name[rows], offset[rows], in_doubt, WAIT_BYTES)
+    found = _pair_without_threads(np.arange(len(rows)), kind[rows], name[rows], offset[rows], in_doubt, WAIT_BYTES)
     doubtful[rows], partner[rows] = in_doubt, np.where(found >= 0, rows[np.maximum(found, 0)], found)
 
 
@@ -194,7 +194,7 @@ def nest(records: native.Records, partner: Ints) -> tuple[Ints, Ints]:
     return records.nest_calls(partner, WAIT_BYTES)
 
 
-def find_held(records: native.Records, partner: Ints, following: Ints, position: int) -> Held:
+def _find_held(records: native.Records, partner: Ints, following: Ints, position: int) -> Held:
     """Return what waits for the exits of open calls when the file is read up to byte `position`."""
     lane, kind, offset, passed = (records.columns[column] for column in ("lane", "kind", "offset", "passed"))
     is_open = (kind == Kind.ENTER) & (partner == OPEN) & (following >= 0) & ~passed
@@ -206,7 +206,7 @@ def find_held(records: native.Records, partner: Ints, following: Ints, position:
     return Held(np.arange(records.count) >= first[lane], passed | (is_open & ~waits))
 
 
-def pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubtful: Mask, wait_bytes: int) -> Ints:
+def _pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubtful: Mask, wait_bytes: int) -> Ints:
     """Return for each of `rows` (calls in file order) its partner; -1 = open, -2 = none.
 
     Without threads, several of them may print into the one lane. An exit belongs to the open call of its name only if
@@ -251,7 +251,7 @@ def pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubt
 
 
 @dataclass
-class Folds:
+class _Folds:
     """Hold for each row the earlier row of its thread that belongs to it (-1 = none), and what waits at the end.
 
     Args:
@@ -284,7 +284,7 @@ class Joined:
     depth: Ints
     parent: Ints
     held: Held
-    folds: Folds
+    folds: _Folds
     stays_open: Mask
     emitted: Ints
 
@@ -317,12 +317,12 @@ class Joiner:
         is_leaf = (name == self._leaves[0]) | (name == self._leaves[1])
         partner, following = pair(records, is_leaf, rows["is_doubtful"])
         depth, parent = nest(records, partner)
-        held = find_held(records, partner, following, position)
+        held = _find_held(records, partner, following, position)
         held.rows &= not is_last
         stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)
         is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~own["is_rocr"]
         shader, kernarg, command, waiting = records.fold(is_dispatch, rows["kernel"], rows["command"])
-        folds = Folds(shader, kernarg, command, waiting.view(np.bool_) & (not is_last))
+        folds = _Folds(shader, kernarg, command, waiting.view(np.bool_) & (not is_last))
         is_done = rows["is_old"] & ~rows["is_held"]
         emitted = records.list_events(_IS_SIMPLE, is_done, partner, shader, folds.waiting, held.rows, is_last=is_last)
         return Joined(partner, depth, parent, held, folds, stays_open, emitted)

@@ -19,7 +19,7 @@ from tracecorr.read.amdlog.reader import Reader, State
 from tracecorr.read.text import Text
 
 # A block is twice the bytes for which rows wait for the exit of an open call.
-LOOKBACK_BLOCKS = 1
+_LOOKBACK_BLOCKS = 1
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LogRange:
     is_last: bool
 
 
-def plan_ranges(borders: Sequence[int], count: int, lookback: int = LOOKBACK_BLOCKS) -> list[LogRange]:
+def plan_ranges(borders: Sequence[int], count: int, lookback: int = _LOOKBACK_BLOCKS) -> list[LogRange]:
     """Return at most `count` ranges of whole blocks, as equal as blocks allow.
 
     Args:

@@ -137,9 +137,9 @@ class RecordReader:
         self._join_torn(text, records, others)
         if len(records.start):
             if records.has_holes:
-                open_at_holes(text, records)
+                _open_at_holes(text, records)
             if text.raw[text.stop - 1] != _NEWLINE:
-                open_last(text, records)
+                _open_last(text, records)
             self._goes_on = _is_multi_line(text, int(records.start[-1]))
         return records
 
@@ -253,7 +253,7 @@ def _count_others(text: Text, records: Records, others: Others, goes_on: bool) -
 # written the length of a file, but not yet its bytes, shows NULs after a crash.
 
 
-def open_last(text: Text, records: Records) -> None:
+def _open_last(text: Text, records: Records) -> None:
     """Take what is sure of the message of a record that the text ends in: its last number may go on in lost bytes."""
     last = len(records.start) - 1
     message = records.messages.get(last, text.slice(int(records.message[last]), int(records.end[last])))
@@ -262,7 +262,7 @@ def open_last(text: Text, records: Records) -> None:
         records.is_cut = True
 
 
-def open_at_holes(text: Text, records: Records) -> None:
+def _open_at_holes(text: Text, records: Records) -> None:
     """Take what is sure of the messages of records with NULs in them: what stands behind these is of another line."""
     places = np.array([hole.start() for hole in _HOLE.finditer(text.raw, text.start, text.stop)], np.int64)
     found = np.searchsorted(records.start, places, side="right") - 1

@@ -19,8 +19,16 @@ from tracecorr.model.calls import STREAM_MAKERS
 from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM
 from tracecorr.native import Ints, Struct
 from tracecorr.read.amdlog import messages
-from tracecorr.read.amdlog.messages import COMMAND_FORMS, MESSAGES, PACKET_KEYS, PACKET_KINDS, WORD_FIELDS
-from tracecorr.read.amdlog.names import MORE_NAMES, MOST_NAMES, general_name
+from tracecorr.read.amdlog.messages import (
+    COMMAND_FORMS,
+    MESSAGES,
+    MORE_NAMES,
+    MOST_NAMES,
+    PACKET_KEYS,
+    PACKET_KINDS,
+    WORD_FIELDS,
+    general_name,
+)
 from tracecorr.read.amdlog.wholeness import THREAD, is_whole_kernel
 
 # Columns of all rows: the first ones hold addresses (0 = none), the last ones numbers (-1 = none).
@@ -41,7 +49,7 @@ _DONE, _NEW_TEXT, _NO_ROOM = range(3)
 IS_TORN, IS_ROCR, IS_INCOMPLETE = 1, 2, 8
 _BUCKETS, _FACTOR = 256, 0x9E3779B1
 # Of what is left of a message that other output cut apart no name can be told.
-TORN_NAME = "(torn)"
+_TORN_NAME = "(torn)"
 _MOST_NAMES = 1 << 16
 # Calls that do work on a stream that they are given.
 _GIVEN_STREAMS = (
@@ -131,7 +139,7 @@ def _decode(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-class GeneralNames:
+class _GeneralNames:
     """Give messages without a template names: at most `MOST_NAMES` different ones, then `MORE_NAMES`.
 
     Args:
@@ -192,7 +200,7 @@ class Vocabulary:
             lambda text: _DEVICE.sub("", _decode(text).strip()), lambda name: int(is_whole_kernel(name.encode()))
         )
         self.results = Codes(_decode, lambda value: int(bool(_RESULT.fullmatch(value))))
-        self._general = GeneralNames(self.names)
+        self._general = _GeneralNames(self.names)
         self.fields: list[str] = []
         self._sinks: list[int] = []
         self._describe()
@@ -232,7 +240,7 @@ class Vocabulary:
             complete=next(i for i, m in enumerate(MESSAGES) if m.name == COMPLETE),
             shifted_copy=templates.index(messages.SHIFTED_COPY),
             other_layer=LAYERS.index("other"),
-            torn_name=self.names.code_of(TORN_NAME),
+            torn_name=self.names.code_of(_TORN_NAME),
             success=self.results.code_of("hipSuccess"),
             null_stream=NULL_STREAM,
             packet_columns=len(PACKET_FIELDS),

@@ -20,8 +20,7 @@ import numpy as np
 
 from tracecorr.native import Ints
 from tracecorr.read.amdlog import wholeness
-from tracecorr.read.digits import Mask
-from tracecorr.read.text import Text
+from tracecorr.read.text import Mask, Text
 
 if TYPE_CHECKING:
     from tracecorr.read.amdlog.records import Records
@@ -40,7 +39,7 @@ _EXIT_TAIL = re.compile(rb".*Returned hip\w+ :|.*: duration: \d+d? us$")
 _CUT_NUMBER = re.compile(rb"[\w.]*$")
 _DIGITS = re.compile(rb"^[0-9a-fA-Fx]+")
 # Bytes of a piece (measured with the C library that HIP 7.2.4 and 6.4.3 ran on).
-PIECE = 128
+_PIECE = 128
 # So many lines of other processes may stand between the halves of one.
 _MOST_RECORDS = 63
 
@@ -102,7 +101,7 @@ def find_joins(text: Text, message: Ints, end: Ints, torn: Mask, other_start: In
         # A record before it on its line may go on, too.
         is_alone = not torn[record] and not (record > 0 and torn[record - 1])
         at, stop = int(message[record]), int(end[record])
-        if is_alone and not _misses_end(text.slice(at, stop), is_coloured(text, at)):
+        if is_alone and not _misses_end(text.slice(at, stop), _is_coloured(text, at)):
             continue
         last = min(line + _MOST_LINES, len(other_start))
         spans = [(int(other_start[i]), int(other_end[i])) for i in range(line, last) if before[i] == record]
@@ -134,7 +133,7 @@ def _candidates(text: Text, head: int, message: Ints, end: Ints, torn: Mask) -> 
     while head >= 0:
         at, stop = int(message[head]), int(end[head])
         half = text.slice(at, stop)
-        if (is_coloured(text, at) and not half.endswith(_COLOUR_END)) or _is_cut(half):
+        if (_is_coloured(text, at) and not half.endswith(_COLOUR_END)) or _is_cut(half):
             yield head
         head -= 1
         if head < 0 or not torn[head]:
@@ -142,14 +141,14 @@ def _candidates(text: Text, head: int, message: Ints, end: Ints, torn: Mask) -> 
 
 
 @lru_cache(_MOST_KNOWN)
-def _misses_end(head: bytes, is_coloured: bool) -> bool:
+def _misses_end(head: bytes, coloured: bool) -> bool:
     """Tell whether a message may be a part of one; few are, and many records have the same message."""
     return bool(
         _is_cut(head)
         or len(head) < _SHORT
         or not 0x41 <= head[0] <= 0x7A
         or (wholeness.is_call(head) and not wholeness.is_whole_call(head))
-        or (is_coloured and not head.endswith(_COLOUR_END))
+        or (coloured and not head.endswith(_COLOUR_END))
     )
 
 
@@ -162,7 +161,7 @@ def _is_cut(message: bytes) -> bool:
     return wholeness.is_cut_name(message) or wholeness.is_surely_cut(message)
 
 
-def is_coloured(text: Text, at: int) -> bool:
+def _is_coloured(text: Text, at: int) -> bool:
     """Tell whether a message begins in colour, as calls do."""
     return text.slice(at - len(_COLOUR), at) == _COLOUR
 
@@ -171,7 +170,7 @@ def _join(
     text: Text, at: int, end: int, torn: bool, spans: list[tuple[int, int]]
 ) -> tuple[int, bytes | None, int] | None:
     """Return number of the line, whole message and bytes of output; None if nothing fits."""
-    head, coloured = text.slice(at, end), is_coloured(text, at)
+    head, coloured = text.slice(at, end), _is_coloured(text, at)
     for i, (start, stop) in enumerate(spans):
         line = text.slice(start, stop).rstrip(b"\r ")
         if _COLON.match(line):
@@ -248,11 +247,11 @@ def find_swapped(
 
     def cut(i: int, stop: int) -> tuple[Head, int]:
         at = int(records.message[i])
-        return Head(text.slice(at, stop), is_coloured(text, at), pids[thread[i]]), i
+        return Head(text.slice(at, stop), _is_coloured(text, at), pids[thread[i]]), i
 
     heads = [(head, -1) for head in waiting]
     halves = np.flatnonzero(torn)
-    heads += [cut(i, int(end[i])) for i in halves[(end[halves] - start[halves]) % PIECE == 0].tolist()]
+    heads += [cut(i, int(end[i])) for i in halves[(end[halves] - start[halves]) % _PIECE == 0].tolist()]
     left = []
     while heads:
         head, at = heads.pop()
@@ -261,11 +260,11 @@ def find_swapped(
             # The next line of its process begins behind the rest of this one.
             if pids[thread[other]] == head.pid:
                 break
-            rests = range(int(start[other]) + PIECE, int(end[other]), PIECE)
+            rests = range(int(start[other]) + _PIECE, int(end[other]), _PIECE)
             if any(_may_go_on_with(head, text.slice(rest, int(end[other]))) for rest in rests):
                 if other not in swapped and not torn[other]:
-                    heads.append(cut(other, int(start[other]) + PIECE))
-                swapped |= {i: min(int(end[i]), int(start[i]) + PIECE) for i in (at, other) if i >= 0}
+                    heads.append(cut(other, int(start[other]) + _PIECE))
+                swapped |= {i: min(int(end[i]), int(start[i]) + _PIECE) for i in (at, other) if i >= 0}
         else:
             if len(others) < head.left:
                 left.append(replace(head, left=head.left - len(others)))

@@ -11,7 +11,7 @@ THREAD = re.compile(
     rb"|\[(?:tid:)?(?:0x)?([0-9a-fA-F]{6,16})\]"
 )
 # Colours, also as a paste shows them.
-ANSI = re.compile("(?:\x1b|\\^\\[|\u2190)\\[[0-9;]*m".encode())
+_ANSI = re.compile("(?:\x1b|\\^\\[|\u2190)\\[[0-9;]*m".encode())
 _NUMBER = rb"(?:0x[0-9a-f]+|-?\d+)"
 _KEYS = (
     rb"setup|grid|workgroup|cluster_count|cluster_size|private_seg_size|group_seg_size|kernel_obj|kernarg_address"
@@ -88,7 +88,7 @@ def is_call(message: bytes) -> bool:
 
 def is_whole_call(message: bytes) -> bool:
     """Tell whether an entered call is there to the end of its arguments."""
-    return bool(_CALL.match(message) and _CALL_END.search(ANSI.sub(b"", message)))
+    return bool(_CALL.match(message) and _CALL_END.search(_ANSI.sub(b"", message)))
 
 
 def is_exit(message: bytes) -> bool:
@@ -112,7 +112,7 @@ def shader_of(message: bytes) -> bytes | None:
     return _DEVICE.sub(b"", message[found.end() :]).strip() if found else None
 
 
-def is_one_word(name: bytes) -> bool:
+def _is_one_word(name: bytes) -> bool:
     """Tell whether a kernel's name is one word, mangled or without arguments: its end cannot be told."""
     return not re.search(rb"[ (,]", name)
 
@@ -122,7 +122,7 @@ def is_whole_kernel(name: bytes) -> bool:
 
     A name without arguments is one word; of such a name the end cannot be told.
     """
-    if is_one_word(name):
+    if _is_one_word(name):
         return bool(name)
     known_end = _NAME_END.search(name) and not name.endswith(_NO_ARGUMENTS)
     return bool(known_end) and not name.startswith(b"_Z") and open_brackets(name) == 0
@@ -132,7 +132,7 @@ def open_brackets(text: bytes) -> int:
     """Return how many round, square or curly brackets are open at the end of a text; negative = more were closed."""
     if not _BRACKET.search(text):
         return 0
-    text = ANSI.sub(b"", text)
+    text = _ANSI.sub(b"", text)
     counts = [text.count(first) - text.count(last) for first, last in _PAIRS_OF_BRACKETS]
     return next((count for count in counts if count), 0)
 

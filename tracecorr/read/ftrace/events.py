@@ -18,10 +18,10 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.schema import CAT
-from tracecorr.read.digits import MIX, Words
 from tracecorr.read.ftrace.tracepoints import event_layer
 from tracecorr.read.kernel_log import list_fields, name_messages
 from tracecorr.read.kfd import ioctl_name, layer_of, result_text
+from tracecorr.read.text import MIX, Words
 
 BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2
@@ -232,7 +232,7 @@ def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str, *, is_raw: bo
     batch.add(frame, phase=EXIT, call=SYSCALL, key=name, layer="syscall", name=name, **columns)
 
 
-def add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
+def _add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
     """Add hits of a probe on a doorbell store: fields `sig`, `val`, perhaps `ring` and others."""
     batch.add(
         frame, phase=INSTANT, call=0, layer="doorbell", name="doorbell", arg=value_of(frame, "sig"),
@@ -251,7 +251,7 @@ def _add_stores(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) 
         # Without a queue behind the signal the fields of one mean nothing.
         batch.add(stores, phase=INSTANT, call=0, layer="signal", name="signal_store", arg=value_of(frame, "sig"))
         batch.add_args(stores, ["val", "kind"])
-    add_doorbell(batch, frame, event, keys)
+    _add_doorbell(batch, frame, event, keys)
 
 
 def _add_range(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
@@ -270,7 +270,7 @@ def add_hits(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, 
     elif _ROCTX.match(event) and not is_return:
         _add_range(batch, frame, event, keys)
     else:
-        add_probe(batch, frame, event, keys, is_return=is_return)
+        _add_probe(batch, frame, event, keys, is_return=is_return)
 
 
 def base_name(event: str) -> str:
@@ -287,7 +287,7 @@ def name_site(function: str, offset: int) -> str:
     return function if offset <= ENTRY else f"{function}+{offset:#x}"
 
 
-def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, is_return: bool) -> None:
+def _add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, is_return: bool) -> None:
     """Add hits of a kernel or user probe; columns `function` (null = user space; else of `name_site`) and `module`."""
     place = pl.col("function").str.contains("+", literal=True).fill_null(value=False)
     _add_places(batch, frame.filter(place), keys)

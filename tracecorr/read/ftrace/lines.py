@@ -14,9 +14,8 @@ import pyarrow as pa
 from tracecorr.model import schema
 from tracecorr.model.arrow import take_column
 from tracecorr.model.reasons import BROKEN_RECORD
-from tracecorr.read.digits import Ints
 from tracecorr.read.ftrace.prefix import INSTANCE, RECORD, LineHeads
-from tracecorr.read.text import Text
+from tracecorr.read.text import Ints, Text
 
 # Larger blocks cost memory, smaller ones time: each event of a block is read by calls of its own.
 BLOCK_BYTES = 12 << 20
@@ -168,7 +167,7 @@ def _attach_more(frame: pl.DataFrame, lines: Lines, heads: LineHeads) -> pl.Data
     at = np.searchsorted(heads.line, last[owned])
     bodies = frame.filter(pl.Series(owned)).select(
         "seq", "line", owner=pl.Series(last[owned], dtype=pl.Int64),
-        body=pl.Series(read_bodies(lines, heads)).gather(pl.Series(at, dtype=pl.UInt32)),
+        body=pl.Series(_read_bodies(lines, heads)).gather(pl.Series(at, dtype=pl.UInt32)),
     )  # fmt: skip
     body = pl.col("body")
     more = bodies.filter(
@@ -187,7 +186,7 @@ def _attach_more(frame: pl.DataFrame, lines: Lines, heads: LineHeads) -> pl.Data
     )
 
 
-def read_bodies(lines: Lines, heads: LineHeads) -> pl.Series:
+def _read_bodies(lines: Lines, heads: LineHeads) -> pl.Series:
     """Return the text behind the prefix of each record, on its first line."""
     return read_spans(lines.text, heads.body, lines.end[heads.line])
 

@@ -11,7 +11,6 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
-from tracecorr.read.digits import Ints, Words
 from tracecorr.read.ftrace import events as ev
 from tracecorr.read.ftrace.events import number_values
 from tracecorr.read.ftrace.formats import (
@@ -26,6 +25,7 @@ from tracecorr.read.ftrace.pairing import Pairer
 from tracecorr.read.ftrace.payloads import SHORT, Payloads, Skipped
 from tracecorr.read.ftrace.ring import word_view
 from tracecorr.read.ftrace.streams import Account, CpuPages, Window, next_window
+from tracecorr.read.text import Ints, Words
 
 # Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
 PAGES_AT_A_TIME = 2048
@@ -71,7 +71,7 @@ def _without_false(tid: Words) -> pl.Series:
     return found.set(pl.Series(is_false), None) if is_false.any() else found
 
 
-class CpuFile(Protocol):
+class _CpuFile(Protocol):
     """The file of one CPU, whatever lies in it."""
 
     cpu: int
@@ -85,7 +85,7 @@ class CpuFile(Protocol):
 class RecordReader:
     """Keep what one window tells about the next: open calls, numbers of records, names of threads."""
 
-    def __init__(self, trace: PageTrace, clock: str, cpus: Sequence[CpuFile]) -> None:
+    def __init__(self, trace: PageTrace, clock: str, cpus: Sequence[_CpuFile]) -> None:
         symbols = Symbols(trace.kallsyms)
         self._payloads = Payloads(parse_formats(trace.formats), probed_functions(trace.probes), symbols)
         self._comms = {0: "<idle>", **saved_names(trace.cmdlines)}
@@ -168,7 +168,7 @@ class RecordReader:
 
 
 def _accounts(
-    cpu: CpuFile, pages: Account, records: int, left_out: list[tuple[str, int, int]]
+    cpu: _CpuFile, pages: Account, records: int, left_out: list[tuple[str, int, int]]
 ) -> list[tuple[int, str, str, int, int]]:
     bad = pages.bad_heads * cpu.page_size
     skipped = [("bad_page_head", pages.bad_heads, bad), ("broken_page_data", pages.broken_pages, pages.broken)]
@@ -183,7 +183,7 @@ def _ledger_rows(rows: list[tuple[int, str, str, int, int]]) -> pl.DataFrame:
     return schema.LEDGER.conform(frame.with_columns(pl.lit("ftrace").alias("source")))
 
 
-def torn_ends(cpus: Sequence[CpuFile], reason: str) -> pl.DataFrame:
+def torn_ends(cpus: Sequence[_CpuFile], reason: str) -> pl.DataFrame:
     """Return ledger rows for the ends of files that are cut inside a page or a record."""
     return _ledger_rows([(cpu.file, "skipped", reason, 1, cpu.torn()) for cpu in cpus if cpu.torn()])
 

@@ -10,8 +10,7 @@ import polars as pl
 
 from tracecorr.model.part_tables import LATEST_NS
 from tracecorr.model.schema import CAT
-from tracecorr.read.digits import Ints, Mask
-from tracecorr.read.text import Codes, Text, decimal
+from tracecorr.read.text import Codes, Ints, Mask, Text, decimal
 
 # What trace-cmd report prints in front of the records of an instance: its name, then comm in 16 columns of which the
 # first is blank.

@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.model.part_tables import LATEST_NS
 from tracecorr.model.parts import Block
-from tracecorr.read.digits import Ints, Mask
+from tracecorr.model.schema import CAT
 from tracecorr.read.ftrace import events as ev
 from tracecorr.read.ftrace import tracepoints
+from tracecorr.read.ftrace.events import GRAPH, INSTANT, Batch, add_durations, add_graph
 from tracecorr.read.ftrace.fields import split_fields, to_numbers, typed_fields
-from tracecorr.read.ftrace.graph import add_graph_lines
 from tracecorr.read.ftrace.lines import (
     BLOCK_BYTES,
     Lines,
@@ -30,7 +31,8 @@ from tracecorr.read.ftrace.lines import (
 from tracecorr.read.ftrace.markers import CLOCK_NAMES, CLOCK_TEXT, DRIVER_TEXT, MARKER, add_marker_texts, add_printk
 from tracecorr.read.ftrace.pairing import Pairer
 from tracecorr.read.ftrace.prefix import Prefixes
-from tracecorr.read.text import Codes, Text
+from tracecorr.read.kfd import layer_of
+from tracecorr.read.text import Codes, Ints, Mask, Text
 
 PRINTS = "trace_printk"
 # Clocks that the text prints without a dot; the stamps of the last one are nanoseconds (trace-cmd report 3.1.6).
@@ -134,7 +136,7 @@ class _Reader:
             at = graph["seq"].to_numpy()
             places = {"offset": start[at] + shift, "length": (end[at] - start[at]).astype("u4")}
             graph = graph.select("seq", "line", **{k: pl.Series(v) for k, v in places.items()})
-            comments = add_graph_lines(batch, graph.with_columns(file=pl.lit(self._file, pl.UInt16)))
+            comments = _add_graph_lines(batch, graph.with_columns(file=pl.lit(self._file, pl.UInt16)))
             begin = comments["offset"].to_numpy() - shift + comments["at"].to_numpy()
             self._add_bodies(batch, text, comments.drop("at", "size"), begin, begin + comments["size"].to_numpy())
             stamped = pl.concat([records, comments.select(records.columns)]).sort("seq")
@@ -396,3 +398,66 @@ def _read_site(site: str) -> tuple[str | None, str | None, bool | None, bool]:
         return None, found["module"], back, False
     place = int(offset, 16) if re.fullmatch("[0-9a-f]+", offset) else 0
     return ev.name_site(function, place), found["module"], back, False
+
+
+_GRAPH_LINE = (
+    r"^ *(?:(?P<sec>\d+)\.(?P<frac>\d{6}) +\| +)?(?P<cpu>\d+)\) +(?:(?P<comm>[^|]{1,32}?)-(?P<tid>\d{1,7}) +\| +)?"
+    r"(?:[+!#*@$] *)?(?:(?P<us>\d+(?:\.\d+)?) us +)?\|(?P<indent> *)(?P<code>.*)$"
+)
+_GRAPH_FUNCTION = r"^(?P<function>[\w.]+)(?: \[(?P<module>[\w-]+)\])?\(.*?\)(?P<open> \{|;)"
+_GRAPH_CLOSE = r"^\}(?: /\* (?P<function>[\w.]+))?"
+_GRAPH_COMMENT = r"^/\* (.*?)(?: \*/)?$"
+
+
+def _add_graph_lines(batch: Batch, lines: pl.DataFrame) -> pl.DataFrame:
+    """Add the functions of `lines` to `batch`; return the records that are printed as comments.
+
+    Args:
+        batch: takes the functions.
+        lines: `seq`, `file`, `offset`, `length`, `line`.
+
+    Returns:
+        seq, file, offset, length, stamp_ns, cpu, tid, pid, comm, and `at`, `size`: the bytes of the text in its line.
+    """
+    frame = lines.with_columns(pl.col("line").str.extract_groups(_GRAPH_LINE).alias("m")).unnest("m")
+    seconds = pl.col("sec").str.to_integer(strict=False)
+    stamp = pl.when(seconds < LATEST_NS // 10**9).then(seconds * 10**9 + pl.col("frac").str.to_integer() * 1000)
+    frame = frame.filter(pl.col("code").is_not_null()).select(
+        "seq", "file", "offset", "length", stamp.alias("stamp_ns"),
+        pl.col("cpu").str.to_integer(strict=False).cast(pl.UInt16, strict=False),
+        pl.col("tid").str.to_integer(strict=False).cast(pl.UInt64, strict=False), pl.lit(None, pl.UInt32).alias("pid"),
+        pl.col("comm").cast(CAT), "code", (pl.col("indent").str.len_bytes() // 2).alias("level"),
+        (pl.col("us").cast(pl.Float64, strict=False) * 1000).round().cast(pl.Int64, strict=False).alias("dur_ns"),
+    )  # fmt: skip
+    _add_functions(batch, frame)
+    return _read_comments(frame)
+
+
+def _add_functions(batch: Batch, frame: pl.DataFrame) -> None:
+    opens = frame.with_columns(pl.col("code").str.extract_groups(_GRAPH_FUNCTION).alias("f")).unnest("f")
+    opens = opens.filter(pl.col("function").is_not_null())
+    depth = pl.col("level").cast(pl.Int64).clip(1) - 1
+    leaf = pl.col("open") == ";"
+    batch.add(
+        opens.filter(leaf), phase=INSTANT, call=GRAPH, layer=layer_of(pl.col("function"), pl.col("module")),
+        name=pl.col("function"), depth=depth.clip(0, 60000), dur_ns=pl.col("dur_ns"),
+    )  # fmt: skip
+    add_graph(batch, opens.filter(~leaf), depth, pl.lit(None, pl.Int64), is_exit=False)
+    closes = frame.filter(pl.col("code").str.starts_with("}")).with_columns(
+        pl.col("code").str.extract(_GRAPH_CLOSE, 1).fill_null("unknown").alias("function"),
+        pl.lit(None, pl.String).alias("module"),
+    )
+    add_graph(batch, closes, depth, pl.col("dur_ns"), is_exit=True)
+    # Without a stamp there is no end either: the duration is all that the line of a leaf tells.
+    add_durations(batch, opens.filter(leaf & pl.col("stamp_ns").is_null()), of_exit=False)
+    add_durations(batch, closes, of_exit=True)
+
+
+def _read_comments(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the records in comments, `at` which byte of the line their text begins, and its bytes."""
+    comments = frame.filter(pl.col("code").str.starts_with("/* "))
+    body = pl.col("code").str.extract(_GRAPH_COMMENT)
+    at = pl.col("length").cast(pl.Int64) - pl.col("code").str.len_bytes() + len("/* ")
+    return comments.with_columns(at.alias("at"), body.str.len_bytes().cast(pl.Int64).alias("size")).drop(
+        "code", "level", "dur_ns"
+    )

@@ -24,7 +24,7 @@ from tracecorr.read.ftrace.text import read_ftrace_text
 
 MAGIC = b"\x17\x08\x44tracing"
 SECTION_BYTES = 16
-COMPRESSED = 1
+_COMPRESSED = 1
 
 # Bytes of the file at an offset; fewer at its end.
 ReadAt = Callable[[int, int], bytes]
@@ -51,7 +51,7 @@ class Option(IntEnum):
 
 
 @dataclass(frozen=True)
-class CpuData:
+class _CpuData:
     """Say where the pages of one CPU are: offset and size in the file, and how much of it is there."""
 
     cpu: int
@@ -74,7 +74,7 @@ class Buffer:
     name: str
     clock: str
     page_size: int
-    cpus: list[CpuData] = field(default_factory=list)
+    cpus: list[_CpuData] = field(default_factory=list)
 
 
 @dataclass
@@ -145,13 +145,13 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MOST_PAGE_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
 # The column `cpu` holds 16 bits; Linux can have 8192.
-MOST_CPUS = 1 << 16
+_MOST_CPUS = 1 << 16
 # A description text is never larger: kallsyms of a big kernel with all modules has about 20 MB.
 _MOST_BYTES = 1 << 30
 _NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
 
 
-class TruncatedError(Exception):
+class _TruncatedError(Exception):
     """Say that the file ends before what it announced."""
 
 
@@ -164,7 +164,7 @@ class _Cursor:
     def take(self, size: int) -> bytes:
         data = self._read_at(self.at, min(size, _MOST_BYTES)) if 0 <= size <= self._end - self.at else b""
         if len(data) != size:
-            raise TruncatedError
+            raise _TruncatedError
         self.at += size
         return data
 
@@ -176,7 +176,7 @@ class _Cursor:
         while b"\0" not in found and len(found) < 4096:
             piece = self._read_at(self.at + len(found), min(64, max(self._end - self.at - len(found), 0)))
             if not piece:
-                raise TruncatedError
+                raise _TruncatedError
             found += piece
         text = found.partition(b"\0")[0]
         self.at += len(text) + 1
@@ -202,7 +202,7 @@ def read_description(read_at: ReadAt, size: int) -> TraceDat:
             _Version7(read_at, size, dat).read(cursor)
         else:
             _Version6(read_at, size, dat).read(cursor)
-    except TruncatedError:
+    except _TruncatedError:
         dat.problems.append(("file_ends_in_its_description", 0))
     _settle_clocks(dat)
     return dat
@@ -237,8 +237,8 @@ def _read_start(cursor: _Cursor, dat: TraceDat) -> None:
     dat.long_size = cursor.number(1)
     page = cursor.take(4)
     dat.page_size = int.from_bytes(page, "little")
-    if not is_page_size(dat.page_size, _MOST_PAGE_BYTES):
-        if is_page_size(int.from_bytes(page, "big"), _MOST_PAGE_BYTES):
+    if not _is_page_size(dat.page_size, _MOST_PAGE_BYTES):
+        if _is_page_size(int.from_bytes(page, "big"), _MOST_PAGE_BYTES):
             raise InputError(
                 "this trace.dat was recorded on a big-endian machine", "read it with trace-cmd report, import the text"
             )
@@ -247,7 +247,7 @@ def _read_start(cursor: _Cursor, dat: TraceDat) -> None:
         dat.problems.append(("wrong_endianness_mark", 1))
 
 
-def is_page_size(size: int, most: int = 1 << 26) -> bool:
+def _is_page_size(size: int, most: int = 1 << 26) -> bool:
     """Tell whether a page can have `size` bytes: that of a buffer can be many of the machine's."""
     return 1 << 10 <= size <= most and size & (size - 1) == 0
 
@@ -281,15 +281,15 @@ class _Reader:
         else:
             self._dat.problems.append(("format_without_a_name", 0))
 
-    def _add(self, buffer: Buffer, data: CpuData) -> None:
+    def _add(self, buffer: Buffer, data: _CpuData) -> None:
         """Add the pages of a CPU, unless the table is damaged: a CPU twice, or one that cannot be."""
-        if data.cpu >= MOST_CPUS or any(known.cpu == data.cpu for known in buffer.cpus):
+        if data.cpu >= _MOST_CPUS or any(known.cpu == data.cpu for known in buffer.cpus):
             self._dat.problems.append(("impossible_cpu", 0))
         else:
             buffer.cpus.append(data)
 
-    def _data(self, cpu: int, offset: int, size: int) -> CpuData:
-        return CpuData(cpu, offset, size, max(min(size, self._size - offset), 0))
+    def _data(self, cpu: int, offset: int, size: int) -> _CpuData:
+        return _CpuData(cpu, offset, size, max(min(size, self._size - offset), 0))
 
 
 class _Version6(_Reader):
@@ -327,7 +327,7 @@ class _Version6(_Reader):
         return instances
 
     def _buffer(self, cursor: _Cursor, kind: bytes, name: str, cpus: int) -> None:
-        if not kind.startswith(b"flyrecord") or cpus > MOST_CPUS:
+        if not kind.startswith(b"flyrecord") or cpus > _MOST_CPUS:
             self._dat.problems.append(("unknown_kind_of_trace_data", 0))
             return
         buffer = Buffer(name, self._dat.clock(), self._dat.page_size)
@@ -356,8 +356,8 @@ class _Version7(_Reader):
         head = _Cursor(self._read_at, offset, self._size)
         number, flags, _, size = head.number(2), head.number(2), head.number(4), head.number(8)
         if number != expected:
-            raise TruncatedError
-        if not flags & COMPRESSED:
+            raise _TruncatedError
+        if not flags & _COMPRESSED:
             return _Cursor(self._read_at, head.at, min(head.at + size, self._size))
         packed, plain = head.number(4), head.number(4)
         data = decompress(self._dat.compression, head.take(packed), plain)
@@ -371,7 +371,7 @@ class _Version7(_Reader):
                 return int.from_bytes(data[:8], "little")
             try:
                 self._option(number, data)
-            except (TruncatedError, zlib.error, zstandard.ZstdError):
+            except (_TruncatedError, zlib.error, zstandard.ZstdError):
                 self._dat.problems.append(("damaged_section", 0))
 
     def _option(self, number: int, data: bytes) -> None:
@@ -398,11 +398,11 @@ class _Version7(_Reader):
     def _buffer(self, data: bytes) -> None:
         cursor = _Cursor(lambda at, count: data[at : at + count], 8, len(data))
         buffer = Buffer(cursor.name(), cursor.name(), cursor.number(4))
-        if not is_page_size(buffer.page_size):
+        if not _is_page_size(buffer.page_size):
             self._dat.problems.append(("buffer_with_an_impossible_page_size", 0))
             return
         self._dat.buffers.append(buffer)
-        for _ in range(min(cursor.number(4), MOST_CPUS)):
+        for _ in range(min(cursor.number(4), _MOST_CPUS)):
             self._add(buffer, self._data(cursor.number(4), cursor.number(8), cursor.number(8)))
 
 
@@ -420,13 +420,13 @@ def decompress(name: str, data: bytes, size: int) -> bytes:
     return zstandard.ZstdDecompressor(format=form).decompress(data, max_output_size=size)
 
 
-def plain_pages(read_at: ReadAt, data: CpuData) -> Iterator[bytes]:
+def _plain_pages(read_at: ReadAt, data: _CpuData) -> Iterator[bytes]:
     """Yield the pages of one CPU of an uncompressed file."""
     for at in range(data.offset, data.offset + data.present, _CHUNK_BYTES):
         yield read_at(at, min(_CHUNK_BYTES, data.offset + data.present - at))
 
 
-def unpacked_pages(read_at: ReadAt, compression: str, data: CpuData) -> Iterator[bytes]:
+def unpacked_pages(read_at: ReadAt, compression: str, data: _CpuData) -> Iterator[bytes]:
     """Yield the pages of one CPU of a compressed file (version 7: a count, then chunks with two sizes).
 
     Raises:
@@ -438,7 +438,7 @@ def unpacked_pages(read_at: ReadAt, compression: str, data: CpuData) -> Iterator
         for _ in range(cursor.number(4) if data.size else 0):
             packed, plain = cursor.number(4), cursor.number(4)
             yield decompress(compression, cursor.take(packed), plain)
-    except (TruncatedError, zlib.error, zstandard.ZstdError) as error:
+    except (_TruncatedError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(
             f"the pages of CPU {data.cpu} are damaged or cut off",
             "copy the trace.dat again, or try trace-cmd report",
@@ -469,7 +469,7 @@ def read_trace_dat(
     _drop_overlaps(dat)
     yield Block(ledger=_description_ledger(dat, size, file))
     for buffer in dat.buffers:
-        trace = page_trace(dat, buffer, {data.cpu: plain_pages(read_at, data) for data in buffer.cpus})
+        trace = _page_trace(dat, buffer, {data.cpu: _plain_pages(read_at, data) for data in buffer.cpus})
         files = {data.cpu: file for data in buffer.cpus}
         yield from read_ftrace_pages(trace, files, buffer.clock or clock, pages_at_a_time=pages_at_a_time)
         yield Block(losses=_cut_off(buffer))
@@ -481,7 +481,7 @@ def read_trace_dat(
         yield from read_ftrace_text(chunks, file, dat.clock() or clock, first_byte=start)
 
 
-def page_trace(dat: TraceDat, buffer: Buffer, pages: dict[int, Iterator[bytes]]) -> PageTrace:
+def _page_trace(dat: TraceDat, buffer: Buffer, pages: dict[int, Iterator[bytes]]) -> PageTrace:
     """Return one ring buffer as a recording of pages."""
     return PageTrace(
         pages=pages,

@@ -11,7 +11,7 @@ from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.read.kernel_log.catalogue import DRIVER_MESSAGE, HEXADECIMAL, MESSAGES
 from tracecorr.read.kernel_log.lines import BLANK, FOREIGN, read_records
-from tracecorr.read.kfd.functions import result_text
+from tracecorr.read.kfd.fields import result_text
 
 _SOURCE = "kernel_log"
 _LAYER = "kernel"
@@ -80,7 +80,7 @@ def name_messages(records: pl.DataFrame) -> pl.DataFrame:
             pieces.append(_read_groups(left.filter(is_it), message.name, message.pattern))
             left = left.filter(~is_it)
     others = left.with_columns(name=pl.when("of_driver").then(pl.lit(DRIVER_MESSAGE)))
-    empty = {name: pl.lit(None, kind) for name, kind in GROUPS.items()}
+    empty = {name: pl.lit(None, kind) for name, kind in _GROUPS.items()}
     whole = pl.concat([others, *pieces], how="diagonal").sort("row").drop("row", "body", "of_driver")
     return whole.with_columns(**{name: value for name, value in empty.items() if name not in whole.columns})
 
@@ -93,7 +93,7 @@ def _read_groups(rows: pl.DataFrame, name: str, pattern: str) -> pl.DataFrame:
     for group in groups:
         key = group.rstrip("_").removesuffix("_hex")
         values = found.struct.field(group)
-        if GROUPS[key] == pl.Int64:
+        if _GROUPS[key] == pl.Int64:
             values = _to_number(values, hexadecimal=key in HEXADECIMAL or group.endswith("_hex"))
         columns[key] = columns[key].fill_null(values) if key in columns else values.rename(key)
     return rows.with_columns(*columns.values(), name=pl.lit(name))
@@ -111,7 +111,7 @@ _TEXTS = frozenset({
     "client_name", "client_number", "die", "field", "block", "status_text", "owner", "lock", "soft",
 })  # fmt: skip
 # Groups of all patterns: numbers but for those that hold names.
-GROUPS: dict[str, type[pl.DataType]] = {
+_GROUPS: dict[str, type[pl.DataType]] = {
     key: pl.String if key in _TEXTS else pl.Int64
     for message in MESSAGES
     for key in (group.rstrip("_").removesuffix("_hex") for group in _GROUP.findall(message.pattern))
@@ -128,7 +128,7 @@ def list_fields(named: pl.DataFrame) -> list[tuple[str, pl.Series, pl.Series]]:
     found = []
     for key, column in {
         "printk_level": "level",
-        **{name: name for name in ("received_ns", "text", "pci", "function", *GROUPS)},
+        **{name: name for name in ("received_ns", "text", "pci", "function", *_GROUPS)},
     }.items():
         if column not in named.columns or key == "ret" or named[column].null_count() == named.height:
             continue

@@ -13,8 +13,102 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.read.kfd import registers
-from tracecorr.read.kfd.registers import list_runlist_queues
-from tracecorr.read.kfd.sections import Section, Words, cut_sections, read_words, split_dumps
+from tracecorr.read.kfd.registers import Words, list_runlist_queues
+
+# Headings as Linux 5.10 to 7.2 and the DKMS trees print them (dqm_debugfs_hqds, pqm_debugfs_mqds,
+# pm_debugfs_runlist); `Inst` came with multi-XCC support in 6.5. seq_hex_dump and seq_reg_dump print
+# `ADDRESS: ` and up to 8 words.
+_WORD_LINE = rb" +[0-9a-f]{8}:(?: [0-9a-f]{8}){1,8}[ \t]*\r?"
+_SECTION = re.compile(
+    rb"^(?:"
+    rb"Node (?P<node>\d+), gpu_id (?P<node_gpu>[0-9a-f]+):"
+    rb"| *(?:Inst (?P<hiq_xcc>\d+), *)?HIQ on MEC \d+ Pipe (?P<hiq_pipe>\d+) Queue (?P<hiq_slot>\d+)"
+    rb"| *(?:Inst (?P<cp_xcc>\d+), *)?CP Pipe (?P<cp_pipe>\d+), Queue (?P<cp_slot>\d+)"
+    rb"| *SDMA Engine (?P<sdma_engine>\d+), RLC (?P<sdma_slot>\d+)"
+    rb"|Process (?P<pid>\d+) PASID (?:0x)?[0-9a-f]+:"
+    rb"| *(?P<mqd_type>Compute queue|SDMA queue|DIQ) on device (?P<mqd_gpu>[0-9a-f]+)"
+    rb"| *(?P<odd>(?:Bad (?:user|kernel) queue|Queue node with bad|Qeueu node with bad|Weird: Queue node).*)"
+    rb"| *(?P<stopped>Device is stopped)"
+    rb"| *(?P<note>No active runlist)"
+    rb"|(?P<words>" + _WORD_LINE + rb"(?:\n" + _WORD_LINE + rb")*)"
+    rb"|(?P<blank>[ \t]*)"
+    rb"|(?P<other>[^\n]*)"
+    rb")\r?$\n?",
+    re.MULTILINE,
+)
+_SECTION_FIELDS = {
+    "node": ("node", "node_gpu"), "hiq_pipe": ("hiq_xcc", "hiq_pipe", "hiq_slot"),
+    "cp_pipe": ("cp_xcc", "cp_pipe", "cp_slot"), "sdma_engine": ("sdma_engine", "sdma_slot"), "pid": ("pid",),
+    "mqd_type": ("mqd_type", "mqd_gpu"), "odd": (), "stopped": (), "note": (), "words": ("words",), "blank": (),
+    "other": (),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Section:
+    """One heading, one run of hex lines, or one line that is neither.
+
+    Args:
+        kind: `node`, `hiq`, `cp`, `sdma`, `process`, `mqd`, `odd`, `stopped`, `note`, `words`, `blank` or `other`.
+        fields: what the heading names, as printed; None where it leaves a part out.
+        offset, size: its bytes in the dump.
+    """
+
+    kind: str
+    fields: tuple[bytes | None, ...]
+    offset: int
+    size: int
+
+
+# What a dump of either sort is about: nodes (hqds, rls) or processes (mqds).
+_TELLS = {**dict.fromkeys(("node", "hiq", "cp", "sdma"), "nodes"), **dict.fromkeys(("process", "mqd"), "processes")}
+_SECTION_KINDS = {"hiq_pipe": "hiq", "cp_pipe": "cp", "sdma_engine": "sdma", "pid": "process", "mqd_type": "mqd"}
+
+
+def _cut_sections(data: bytes) -> Iterator[Section]:
+    """Yield the sections of a dump in order; their sizes add up to that of `data`."""
+    for match in _SECTION.finditer(data):
+        if match.end() == match.start():
+            continue
+        kind = next(kind for kind in _SECTION_FIELDS if match[kind] is not None)
+        fields = tuple(match[name] for name in _SECTION_FIELDS[kind])
+        yield Section(_SECTION_KINDS.get(kind, kind), fields, match.start(), match.end() - match.start())
+
+
+def _split_dumps(sections: Iterable[Section]) -> Iterator[list[Section]]:
+    """Yield the sections of each dump of a file that holds several: of `cat hqds mqds`, or read again and again.
+
+    The driver names nodes in rising order, and each process once.
+    """
+    dump: list[Section] = []
+    told, last_node, pids = "", -1, set[bytes | None]()
+    for section in sections:
+        tells = _TELLS.get(section.kind, told)
+        node = int(section.fields[0] or b"0") if section.kind == "node" else None
+        pid = section.fields[0] if section.kind == "process" else None
+        again = (node is not None and node <= last_node) or pid in pids
+        if dump and (again or (told and tells != told)):
+            yield dump
+            dump, last_node, pids = [], -1, set()
+        told, last_node = tells, last_node if node is None else node
+        pids |= {pid} - {None}
+        dump.append(section)
+    yield dump
+
+
+def _read_words(run: bytes) -> tuple[Words, Words]:
+    """Return the addresses (bytes) and values of the words of a run of hex lines."""
+    # All lines at once: an hour of dumps has millions of them.
+    lines = [line.partition(b":") for line in run.splitlines()]
+    starts, values = (_read_hex(b" ".join(line[part] for line in lines)) for part in (0, 2))
+    counts = np.array([len(words.split()) for _, _, words in lines])
+    place = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return (np.repeat(starts, counts) + 4 * place).astype(np.uint32), values
+
+
+def _read_hex(words: bytes) -> Words:
+    return np.frombuffer(bytes.fromhex(words.decode()), ">u4").astype(np.uint32)
+
 
 # MQDs of compute queues start with this header (kfd_mqd_manager_v9.c to _v12.c) and are 0x800 bytes long;
 # their copy of the CP registers starts at byte 0x200.
@@ -41,7 +135,7 @@ class Dump:
 
 def looks_like_dump(head: bytes) -> bool:
     """Tell whether the first bytes of a file are a dump of the KFD's queues."""
-    return any(s.kind not in ("words", "blank", "other") for s in cut_sections(head))
+    return any(s.kind not in ("words", "blank", "other") for s in _cut_sections(head))
 
 
 def read_dumps(data: bytes, file: int = 0) -> list[Dump]:
@@ -55,7 +149,7 @@ def read_dumps(data: bytes, file: int = 0) -> list[Dump]:
     """
     dumps: list[Dump] = []
     logical = 0
-    for sections in split_dumps(cut_sections(data)):
+    for sections in _split_dumps(_cut_sections(data)):
         dump = _read_dump(data, sections, file)
         rows = dump.rows.with_columns(pl.col("logical") + pl.lit(logical, pl.UInt32))
         dumps.append(replace(dump, rows=rows))
@@ -74,10 +168,10 @@ def _read_dump(data: bytes, sections: list[Section], file: int) -> Dump:
     rows = schema.HQD.conform(
         reader.rows().with_columns(pl.lit(kind).alias("dump"), pl.lit(file, pl.UInt16).alias("file"))
     )
-    return Dump(kind, number_logical_queues(rows), reader.ledger(file))
+    return Dump(kind, _number_logical_queues(rows), reader.ledger(file))
 
 
-def number_logical_queues(rows: pl.DataFrame) -> pl.DataFrame:
+def _number_logical_queues(rows: pl.DataFrame) -> pl.DataFrame:
     """Return `rows` of one dump with `logical`: the slots of all XCCs that serve one queue share a number.
 
     A running queue is (gpu_id, vmid, pq_base); an MQD and a runlist entry are told by their own place. Stale
@@ -187,7 +281,7 @@ class _Reader:
         head, self._head = self._head, None
         if head is not None and head.kind == "mqd" and head.columns["type"] == "sdma":
             section = self._drop_strange_mqds(section)
-        addresses, values = read_words(self._data[section.offset : section.offset + section.size])
+        addresses, values = _read_words(self._data[section.offset : section.offset + section.size])
         reason = "registers_without_heading"
         if head is not None:
             place = {**head.columns, "offset": head.section.offset}

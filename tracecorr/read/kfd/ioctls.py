@@ -18,7 +18,7 @@ UPDATE_QUEUE, SET_CU_MASK = "AMDKFD_IOC_UPDATE_QUEUE", "AMDKFD_IOC_SET_CU_MASK"
 
 # Union of the uAPI headers of Linux 6.1, 6.12 and 7.2 (KFD 1.11, 1.17, 1.23), amdgpu DKMS 6.7.0
 # (ROCm 6.1, KFD 1.15) and DKMS of 2026 (ROCm 7.x, KFD 1.17 to 1.22); 0x80 and above exist in DKMS only.
-KFD_NAMES = {
+_KFD_NAMES = {
     0x01: "AMDKFD_IOC_GET_VERSION",
     0x02: CREATE_QUEUE,
     0x03: DESTROY_QUEUE,
@@ -70,7 +70,7 @@ KFD_NAMES = {
 }
 
 # Same headers; 0x40 to 0x9F belong to the driver, here amdgpu.
-DRM_NAMES = {
+_DRM_NAMES = {
     0x00: "DRM_IOCTL_VERSION",
     0x01: "DRM_IOCTL_GET_UNIQUE",
     0x02: "DRM_IOCTL_GET_MAGIC",
@@ -222,7 +222,7 @@ _OTHER_HANDLERS = {
 
 def list_handlers() -> pl.DataFrame:
     """Return the ioctls of the KFD (`ioctl`), each with the function of the driver that does it (`handler`)."""
-    names = sorted(set(KFD_NAMES.values()))
+    names = sorted(set(_KFD_NAMES.values()))
     handlers = [HANDLER_PREFIX + _OTHER_HANDLERS.get(n, n.removeprefix(KFD_PREFIX).lower()) for n in names]
     return pl.DataFrame({"ioctl": names, "handler": handlers})
 
@@ -235,9 +235,9 @@ def ioctl_name(cmd: int) -> str | None:
     """
     kind, nr, direction = cmd >> 8 & 0xFF, cmd & 0xFF, cmd >> 30 & 3
     if kind == KFD_TYPE and direction:
-        return KFD_NAMES.get(nr, f"AMDKFD_IOC_0x{nr:02x}")
+        return _KFD_NAMES.get(nr, f"AMDKFD_IOC_0x{nr:02x}")
     if kind == DRM_TYPE:
-        return DRM_NAMES.get(nr, f"DRM_IOCTL_0x{nr:02x}")
+        return _DRM_NAMES.get(nr, f"DRM_IOCTL_0x{nr:02x}")
     return None
 
 
@@ -248,7 +248,7 @@ def device_ioctl_name(cmd: int, device: str) -> str | None:
     """
     kind, nr = cmd >> 8 & 0xFF, cmd & 0xFF
     if (device, kind) == ("kfd", KFD_TYPE):
-        return KFD_NAMES.get(nr, f"AMDKFD_IOC_0x{nr:02x}")
+        return _KFD_NAMES.get(nr, f"AMDKFD_IOC_0x{nr:02x}")
     return ioctl_name(cmd) if (device, kind) == ("drm", DRM_TYPE) else None
 
 

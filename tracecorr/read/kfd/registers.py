@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from tracecorr.read.kfd.sections import Words
+Words = npt.NDArray[np.uint32]
 
 # hqd_dump_*: CP_MQD_BASE_ADDR .. CP_HQD_PQ_WPTR_HI. The MQDs of v9 to v12 hold the same registers from
 # cp_mqd_base_addr_lo on.
@@ -159,7 +160,7 @@ _COMPUTE_ENGINE, _LEGACY_SELECT = 0, 0
 
 
 @dataclass(frozen=True)
-class RunlistQueue:
+class _RunlistQueue:
     """A queue as the runlist names it.
 
     Args:
@@ -177,7 +178,7 @@ class RunlistQueue:
     word: int
 
 
-def list_runlist_queues(words: Words) -> Iterator[RunlistQueue]:
+def list_runlist_queues(words: Words) -> Iterator[_RunlistQueue]:
     """Yield the queues of a runlist; stops at the first word that starts no PM4 type 3 packet."""
     at = 0
     while at < len(words):
@@ -190,12 +191,12 @@ def list_runlist_queues(words: Words) -> Iterator[RunlistQueue]:
         at += size
 
 
-def _map_queues(packet: list[int], at: int) -> RunlistQueue:
+def _map_queues(packet: list[int], at: int) -> _RunlistQueue:
     engine, extended = packet[1] >> 26 & 7, packet[1] >> 2 & 3
     compute = engine == _COMPUTE_ENGINE and extended == _LEGACY_SELECT
     # Legacy numbers start at 2 (sdma0); the extended ranges count 0 to 7 and 8 to 15.
     number = engine - 2 if extended == _LEGACY_SELECT else engine + 8 * (extended - 1)
     mqd_base = packet[3] | packet[4] << 32
-    return RunlistQueue(
+    return _RunlistQueue(
         "cp" if compute else "sdma", packet[2] >> 2 & 0x3FFFFFF, mqd_base, None if compute else number, at
     )

@@ -15,11 +15,11 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
 from tracecorr.model.parts import Block
-from tracecorr.read.kfd.functions import result_text
+from tracecorr.read.kfd.fields import result_text
 
 SOURCE = "kfd_smi"
 # Argument of an event whose time is that of its read: ns before that in which it happened.
-WAITED = "waited_ns"
+_WAITED = "waited_ns"
 _PAGE_BYTES = 4096
 _HEAD = r"^(?<after>\d{1,18}) (?<before>\d{1,18}) (?<gpu>[0-9a-f]{1,8}) (?<id>[0-9a-f]{1,8}) (?<rest>.*?)[\x00 ]*$"
 _TIMED = r"^(?<ns>\d{1,18}) -(?<pid>\d+) "
@@ -66,7 +66,7 @@ def read_smi_events(chunks: Iterable[bytes], file: int) -> Iterator[Block]:
 
     What begins and ends is one row: `QUEUE_EVICTION` lasts until the restore of the same process on the same GPU,
     `PAGE_FAULT`, `MIGRATE` and `GPU_RESET` likewise; layer `smi`, pid = host pid, clock `boot`. An event without a time
-    of its own has clock `mono`, the end of the read, and `WAITED` says how much earlier it may have happened. Events
+    of its own has clock `mono`, the end of the read, and `_WAITED` says how much earlier it may have happened. Events
     that the driver dropped are losses.
 
     Args:
@@ -197,7 +197,7 @@ def _args(events: pl.DataFrame) -> pl.DataFrame:
     read = pl.col("clock") == "mono"
     numbers |= {
         "gpu_id": pl.col("gpu_id"), "address": _in_bytes("page"), "dropped": pl.col("dropped"),
-        WAITED: pl.when(read).then(pl.col("before") - pl.col("after")),
+        _WAITED: pl.when(read).then(pl.col("before") - pl.col("after")),
     }  # fmt: skip
     recovery = pl.col("recovery").replace(_RECOVERIES)
     texts = {"trigger": trigger, "cause": pl.col("cause"), "task": pl.col("task"), "access": pl.col("access"),

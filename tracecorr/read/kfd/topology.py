@@ -115,8 +115,9 @@ def _partition(partitions: int, xccs: int | None, *, is_later: bool) -> str | No
 
 # Counters in /sys/class/kfd/kfd/proc/PID/ have the gpu_id in their name (kfd_process.c, Linux 5.8 and later).
 _OF_GPU = re.compile(r"(?:vram|sdma|evicted_ms)_(\d+)")
-# `type` of a queue (enum kfd_queue_type, Linux 6.1 to 7.3); a by-engine SDMA queue is one of SDMA from 6.15 on.
-_COMPUTE, _SDMA = 0, (1, 4, 5)
+# `type` of a queue (enum kfd_queue_type, Linux 6.1 to 7.3): SDMA, for XGMI, by engine. Of the others only compute
+# queues are shown.
+SDMA_TYPES = (1, 4, 5)
 _MAX_TIME_NS = 2**62
 _Row = dict[str, object]
 
@@ -198,9 +199,9 @@ def _count_queues(seen: dict[str, Any]) -> Counter[tuple[str, int]]:
         if "gpuid" in queue:
             gpu, kind = int(queue["gpuid"]), queue.get("type")
             counted["queues", gpu] += 1
-            counted["cp_queues", gpu] += kind == _COMPUTE
-            counted["sdma_queues", gpu] += kind in _SDMA
-    return +counted
+            if kind is not None:
+                counted["sdma_queues" if kind in SDMA_TYPES else "cp_queues", gpu] += 1
+    return counted
 
 
 def _ledger(account: dict[str, list[int]], file: int) -> pl.DataFrame:
