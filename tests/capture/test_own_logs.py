@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture.hiplog.own_logs import OwnLogs
+from tracecorr.capture.hiplog.elsewhere import OwnLogs
 
 _ENOUGH = 1 << 20
 # Opens files with flags, says so, and waits.

@@ -158,7 +158,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "GROUP BY /* b.node, */ b.stream, b.queue, b.kind, a.stream, a.queue, a.kind ORDER BY waits DESC",
     ),
     "unlinked": (
-        "why launches lack a link",
+        "why launches have no link",
         "SELECT kind, unlinked_reason, COUNT(*) AS n FROM launches WHERE unlinked_reason IS NOT NULL "
         "GROUP BY kind, unlinked_reason ORDER BY n DESC",
     ),

@@ -243,7 +243,7 @@ def _step(opened: Opened) -> Response:
         abort(400, f"kind is one of {', '.join(events.KINDS)}")
     event = _asked_event(opened)
     found = events.step(opened.index, event, kind, request.args.get("back") == "1")
-    return jsonify({"event": found, "lacks": found is None and events.has_none(opened.index, event, kind)})
+    return jsonify({"event": found, "missing": found is None and events.has_none(opened.index, event, kind)})
 
 
 def _same(opened: Opened) -> Response:

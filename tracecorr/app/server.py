@@ -2,25 +2,107 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
 
 import dash
 from dash import dcc, html
-from flask import Response
+from flask import Flask, Request, Response, abort, redirect, request
 from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer, create_server
 from werkzeug.exceptions import HTTPException
 
-from tracecorr.app import guard, ids
+from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike
 from tracecorr.app.library import Library
 from tracecorr.app.routes import add_routes
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.printable import printable
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def new_token() -> str:
+    """Return a fresh secret for one run of the server."""
+    return secrets.token_urlsafe(24)
+
+
+def _content_policy(script_hashes: Sequence[str]) -> str:
+    """Return the Content-Security-Policy: own files only, no eval, no frames."""
+    scripts = " ".join(["'self'", *script_hashes])
+    return (
+        f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; frame-ancestors 'none'; "
+        "base-uri 'none'; object-src 'none'; form-action 'none'"
+    )
+
+
+def _protect(server: Flask, token: str, policy: str, hosts: list[str]) -> None:
+    """Install the checks of every request and the headers of every answer."""
+    server.config["TRUSTED_HOSTS"] = hosts
+
+    @server.before_request
+    def check() -> Any:
+        first = _same(request.args.get("token", ""), token)
+        _check_origin(request, may_come_from_elsewhere=first)
+        if first:
+            return _with_cookie(request, token)
+        if not _same(request.cookies.get(name_cookie(request.host), ""), token):
+            abort(403, "open the URL that tracecorr serve printed")
+        if request.method not in ("GET", "HEAD") and request.path != ids.NOTES:
+            abort(405, "only notes can be sent")  # Dash would take more, of which this page uses nothing
+        return None
+
+    @server.after_request
+    def harden(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = policy
+        for name, value in _HEADERS.items():
+            response.headers[name] = value
+        return response
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def name_cookie(host: str) -> str:
+    """Return the name of the cookie: browsers keep one jar for all ports of a host, and each may have its server.
+
+    >>> name_cookie("127.0.0.1:8051"), name_cookie("[::1]:8050"), name_cookie("localhost")
+    ('tracecorr_token_8051', 'tracecorr_token_8050', 'tracecorr_token_80')
+    """
+    return f"{ids.COOKIE}_{urlsplit(f'//{host}').port or 80}"
+
+
+def _check_origin(asked: Request, *, may_come_from_elsewhere: bool) -> None:
+    origin = asked.headers.get("Origin")
+    if origin is not None and urlsplit(origin).netloc != asked.host:
+        abort(403, "foreign origin")
+    foreign = asked.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+    if foreign and not may_come_from_elsewhere:
+        abort(403, "foreign site")
+
+
+def _with_cookie(asked: Request, token: str) -> Response:
+    rest = [(k, v) for k, v in asked.args.items(multi=True) if k != "token"]
+    path = quote("/" + asked.path.lstrip("/"))  # no line break for a header, no host after a second slash
+    answer = redirect(path + (f"?{urlencode(rest)}" if rest else ""))
+    answer.set_cookie(name_cookie(asked.host), token, httponly=True, samesite="Strict")
+    assert isinstance(answer, Response)
+    return answer
+
 
 _THREADS = 8
 # Connections that have not sent a whole request: who opens more of them loses the oldest ones, and nobody else waits.
@@ -54,10 +136,10 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
         suppress_callback_exceptions=True,
     )
     app.layout = _layout()
-    secret = token or guard.new_token()
+    secret = token or new_token()
     app.server.config["TRACECORR_TOKEN"] = secret
     hosts = list(dict.fromkeys(["127.0.0.1", "localhost", "[::1]", host]))
-    guard.protect(app.server, secret, guard.content_policy(app.csp_hashes()), hosts)
+    _protect(app.server, secret, _content_policy(app.csp_hashes()), hosts)
     library = Library(captures)
     add_routes(app.server, library)
     app.server.register_error_handler(Exception, _plain_error)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tracecorr.model.errors import MachineError
 
 KFD_DEBUGFS = Path("/sys/kernel/debug/kfd")
-# The kernel makes the dump anew for every read that does not take all of it.
+# The kernel makes the dump again for every read that does not take all of it.
 _READ_BYTES = 64 << 20
 
 

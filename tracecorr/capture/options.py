@@ -15,7 +15,7 @@ from tracecorr.store.capture import LONGEST_NAME
 
 # Decimal: the runtime reads both with atoi, and a hexadecimal mask would log nothing.
 _ALL_MESSAGES = 2147483647
-# MiB; past it the runtime empties the log and starts anew (ROCm 6.4 and later).
+# MiB; past it the runtime empties the log and starts again (ROCm 6.4 and later).
 _NO_SIZE_LIMIT = 1 << 20
 
 

@@ -147,8 +147,8 @@ def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:
 
 def _plan_kernel_logs(files: Files, logs: Sequence[Path]) -> Iterator[Incoming]:
     for number, path in enumerate(logs):
-        lacks = "no kernel log (dmesg, /dev/kmsg, journalctl) with a line of the GPU's driver"
-        _check(files, path, looks_like_kernel_log, lacks, "--kernel-log")
+        expected = "no kernel log (dmesg, /dev/kmsg, journalctl) with a line of the GPU's driver"
+        _check(files, path, looks_like_kernel_log, expected, "--kernel-log")
         yield Incoming(path, f"raw/kernel_log/{number}-{plain_name(path)}", "kernel_log", "kernel_log")
 
 
@@ -161,8 +161,8 @@ def _plan_others(files: Files, hqd: Sequence[Path], rocprof: Sequence[Path]) -> 
         if looks_like_sqlite(files.read_head(path, 64)):
             yield Incoming(path, target, "rocprof", "rocpd")
         else:
-            lacks = "no table or trace of rocprof (CSV, JSON or rocpd database)"
-            _check(files, path, looks_like_rocprof, lacks, "--rocprof")
+            expected = "no table or trace of rocprof (CSV, JSON or rocpd database)"
+            _check(files, path, looks_like_rocprof, expected, "--rocprof")
             yield Incoming(path, target, "rocprof", "rocprof")
 
 
@@ -221,10 +221,10 @@ def _check_amd_log(files: Files, path: Path) -> None:
         raise InputError(f"{path} holds {holds}", _suggest_use(path, head, "--amd-log"))
 
 
-def _check(files: Files, path: Path, looks_right: Callable[[bytes], bool], lacks: str, option: str) -> None:
+def _check(files: Files, path: Path, looks_right: Callable[[bytes], bool], expected: str, option: str) -> None:
     head = _read_given(files, path, option)
     if not looks_right(head):
-        raise InputError(f"{path} holds {lacks} in its first {len(head)} bytes", _suggest_use(path, head, option))
+        raise InputError(f"{path} holds {expected} in its first {len(head)} bytes", _suggest_use(path, head, option))
 
 
 def _read_given(files: Files, path: Path, option: str) -> bytes:

@@ -357,7 +357,7 @@ def hold_tables(tables: dict[str, pl.DataFrame], wanted: Mapping[str, Sequence[s
 
 
 def named_folder(name: Path) -> Path:
-    """Return the capture folder that is meant by a name, which may lack its suffix; whether it exists is not asked.
+    """Return the capture folder that is meant by a name, with or without its suffix; whether it exists is not asked.
 
     The program, or the folder with what it wrote, often has the name of its capture without the suffix.
     """

@@ -1,7 +1,7 @@
 """Logs that are compressed while they grow: read during the recording, completed after one that was killed.
 
 While it is recorded, `raw/.amd_log/NAME.zst` holds the beginning of the log `raw/amd_log/NAME`, whose space there may
-have been given back. What the frames do not hold begins in the log at their size, less where the runtime began anew.
+have been given back. What the frames do not hold begins in the log at their size, less if it was emptied.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _complete(path: Path, log: Path) -> bool:
-    """Append to the frames what they lack of a log; return whether that was all and the log is gone."""
+    """Append to the frames what is missing in them of a log; return whether that was all and the log is gone."""
     may_grow = is_written(log)  # asked before: afterwards it may have been written and closed
     writer = FrameWriter.reopen(path)
     try:

@@ -248,7 +248,7 @@ class _Answer:
 def open_processes(count: int) -> Iterator[Callable[..., _Answer]]:
     """Give a function that sends a call to one of up to `count` processes, and returns what waits for its result.
 
-    The processes begin anew: threads of this one may hold locks.
+    The processes are not forked: threads of this one may hold locks.
 
     Raises:
         WorkerError: one of them was killed.

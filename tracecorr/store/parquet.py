@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 # The index of a row group takes some kilobytes; fewer rows would not fill its encodings. Two groups are in memory, the
 # one that is encoded and the next. Of a large frame, which is there anyway, more are encoded at once.
 _GROUP_ROWS, _MOST_GROUP_ROWS = 1 << 17, 1 << 20
-# Each page begins its compression and its encodings anew; larger ones would take more memory.
+# Each page starts its compression and its encodings; larger ones would take more memory.
 _PAGE_ROWS, _BATCH_ROWS = 1 << 16, 1 << 12
 
 

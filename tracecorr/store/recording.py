@@ -93,7 +93,7 @@ def close_killed(capture: Capture) -> Capture:
     """Complete capture.json of a recording that was killed; any other capture is returned as it is.
 
     Its program may have written on since it was completed, or there may be room on the disk now for the rest of a log:
-    then the files are listed anew.
+    then the files are listed again.
 
     Raises:
         CaptureError: the recording still runs.
@@ -408,5 +408,5 @@ def list_missing_bytes(root: Path, files: Iterable[Mapping[str, Any]]) -> pl.Dat
         if path.is_file() and not find_compression(path)
     ]
     found = pl.DataFrame(rows, schema={"file": pl.Int64, "source": pl.String, "bytes": pl.Int64})
-    lacking = found.filter(pl.col("bytes") > 0)
-    return schema.LEDGER.conform(lacking.with_columns(outcome=pl.lit("lost"), reason=pl.lit(MISSING_BYTES), records=0))
+    missing = found.filter(pl.col("bytes") > 0)
+    return schema.LEDGER.conform(missing.with_columns(outcome=pl.lit("lost"), reason=pl.lit(MISSING_BYTES), records=0))

@@ -120,7 +120,7 @@ def _list_events(tables: Tables, kind: levels.I32) -> native.Drawn:
     """Return the events as they are drawn, given the provisional numbers of their kinds."""
     rows = tables("events").select(pl.col(column).alias(name) for name, column in _EVENT_PLACES.items()).collect()
     if rows.height != len(kind):
-        raise CaptureError("the tables were written anew while they were read", "open the capture again")
+        raise CaptureError("the tables were written again while they were read", "open the capture again")
     return native.Drawn(kind, _to_arrow(rows))
 
 
@@ -226,11 +226,11 @@ def _name_extra(names: list[str], kinds: pl.DataFrame) -> tuple[list[str], pl.Da
 
 def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
     """Return losses, times without a trace, clock samples: spans over all lanes, at most `_MAX_RANGES` of a kind."""
-    # What lacks before a log's first line has no start of its own.
+    # Lines missing before a log's first one have no start of their own.
     losses = tables("losses").with_columns(pl.col("from_ns").fill_null(t0)).filter(pl.col("to_ns") >= pl.col("from_ns"))
     out = []
     for r in losses.sort("from_ns").head(_MAX_RANGES).collect().iter_rows(named=True):
-        # What lacks of the log is counted by what shows that it lacks.
+        # Missing lines are counted by what shows that they are missing.
         least = "at least " if str(r["source"]) == "amd_log" else ""
         told = f"{least}{r['count']:,} records lost" if r["count"] else "records lost"
         told = "parts of records lost" if r["count"] == 0 else told

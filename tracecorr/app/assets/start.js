@@ -105,7 +105,7 @@ export const step = (kind, back) => inTurn(async (isOpen) => {
   }
   const found = await api.step(view.selected, kind, back);
   if (!isOpen()) return;
-  if (found.event === null) message(describeNone(kind, back, found.lacks));
+  if (found.event === null) message(describeNone(kind, back, found.missing));
   else { message(""); await choose(found.event, true); }
 });
 

@@ -61,7 +61,7 @@ class LogFollower:
         return size != self.position if self.has_begun else size >= FRAME_BYTES
 
     def was_emptied(self, descriptor: int, size: int) -> bool:
-        """Tell whether the file no longer holds what was read of it: its runtime began anew."""
+        """Tell whether the file no longer holds what was read of it: its runtime started it again."""
         if not self.has_begun:
             return False
         start = self.position - len(self._remembered)

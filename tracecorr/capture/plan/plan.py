@@ -101,7 +101,7 @@ class EventPlan:
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """A dynamic probe. `definition` lacks the leading `p:GROUP/NAME`, for example `kfd_ioctl cmd=$arg2:x32`."""
+    """A dynamic probe. `definition` is without the leading `p:GROUP/NAME`, for example `kfd_ioctl cmd=$arg2:x32`."""
 
     kind: str  # "p", "r", "f", "f-return", "u" or "u-return"
     name: str

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.container_logs import ContainerLogs
-from tracecorr.capture.hiplog.own_logs import OwnLogs
+from tracecorr.capture.hiplog.elsewhere import OwnLogs
 from tracecorr.capture.options import CaptureOptions, log_environment
 from tracecorr.capture.signals import WATCHED
 from tracecorr.capture.workload.container import FIND_SECONDS, ContainerProcess, GatePipe

@@ -169,7 +169,7 @@ def _next_enters(rows: Ints, lane: Ints, kind: Ints, name: Ints) -> Ints:
 
 
 def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) -> None:
-    """Walk over the calls that lack one half, and over the next enters of the same functions."""
+    """Walk over the calls of which one half is missing, and over the next enters of the same functions."""
     stack: list[int] = []
     for row in rows.tolist():
         if stack and lane[stack[-1]] != lane[row]:

@@ -132,7 +132,7 @@ class Reader:
         self._details.queues |= known.queues
 
     def take_counts(self) -> Block:
-        """Return a block without rows that books what was read, and count anew."""
+        """Return a block without rows that books what was read, and count from zero."""
         ledger, self._ledger = self._ledger.frame(self._file), Ledger()
         return Block(ledger=ledger)
 

@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
 # Columns of a packet that its event has.
 _OF_EVENT = frozenset({"ring", "signal", "packet_index", "size_bytes"})
-# Told durations are those between the stamps; a release that reads the clock anew for them is off by so much.
+# Told durations are those between the stamps; a release that reads the clock again for them is off by so much.
 _STEP_NS = 3000
 _CLOCKS = ("mono", "mono_raw")
 Array = npt.NDArray[Any]
@@ -41,7 +41,7 @@ _NEVER_TOLD = frozenset({"comm", "cpu", "fd", "cmd"})
 class Texts:
     """Turn codes into columns of texts; the texts behind the codes only grow.
 
-    The texts that occur are numbered anew: the fewer of them, the fewer bits takes a row.
+    The texts that occur are numbered again: the fewer of them, the fewer bits takes a row.
     """
 
     def __init__(self, values: list[Any]) -> None:

@@ -138,7 +138,7 @@ def open_brackets(text: bytes) -> int:
 
 
 def is_surely_cut(message: bytes) -> bool:
-    """Tell whether a message of any kind lacks something: a bracket is open, or text stands in a hexadecimal number.
+    """Tell whether a message of any kind misses a part: a bracket is open, or text stands in a hexadecimal number.
 
     The runtime prints a single `h` behind some numbers.
     """

@@ -48,7 +48,7 @@ class PageTrace:
         printk: text of `printk_formats`.
         page_size: bytes of a page where that is known better than from `header_page`.
         starts: per CPU the byte of its file that the pages begin at, where it is not the first one.
-        is_told: whether `stats` alone tell which records the pages lack.
+        is_told: whether `stats` alone tell which records of the pages are missing.
     """
 
     pages: Mapping[int, bytes | Iterable[bytes]]

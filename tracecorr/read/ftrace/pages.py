@@ -197,7 +197,7 @@ def _losses(rows: Iterable[tuple[int, int | None, int | None, int | None]]) -> p
 def _stats_losses(trace: PageTrace, cpus: list[CpuPages], reader: RecordReader) -> pl.DataFrame:
     """Return what the counters tell and no page did: overwritten ones came first, dropped ones last.
 
-    Where the others lay that a file lacks nothing tells: it was cut, or is missing.
+    Nothing tells where the other missing records were: the file was cut, or is missing.
     """
     rows: list[tuple[int, int | None, int | None, int | None]] = []
     until = max((cpu.last_stamp for cpu in cpus if cpu.last_stamp is not None), default=None)
@@ -212,8 +212,8 @@ def _stats_losses(trace: PageTrace, cpus: list[CpuPages], reader: RecordReader) 
             0 if index in reader.gaps else _count(stats.get(k, "")) for k in ("overrun", "dropped events")
         )
         read = int(reader.counts[index]) if index is not None else 0
-        lacking = _count_told(stats, until) - read if trace.is_told else 0
-        found = ((None, first, overrun), (last, None, dropped), (None, None, lacking))
+        missing = _count_told(stats, until) - read if trace.is_told else 0
+        found = ((None, first, overrun), (last, None, dropped), (None, None, missing))
         rows += [(int(number[1]), *row) for row in found if row[2] > 0]
     return _losses(rows)
 

@@ -493,7 +493,7 @@ def _page_trace(dat: TraceDat, buffer: Buffer, pages: dict[int, Iterator[bytes]]
         printk=dat.printk,
         page_size=buffer.page_size,
         starts={data.cpu: data.offset for data in buffer.cpus},
-        # A file that was cut names the pages that it lacks.
+        # A file that was cut names its missing pages.
         is_told=False,
     )
 

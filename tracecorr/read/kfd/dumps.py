@@ -262,7 +262,7 @@ class _Reader:
         self._head = _Head("sdma", {**self._node, "type": "sdma", "pipe": engine, "slot": slot}, section)
 
     def _leave_node(self, *slot: object) -> None:
-        """Forget the node where one of its slots comes again: the line that names the next one lacks."""
+        """Forget the node where one of its slots comes again: the line that names the next one is missing."""
         if slot in self._slots:
             self._node, self._slots = {}, set()
         self._slots.add(slot)
@@ -290,7 +290,7 @@ class _Reader:
 
     def _drop_strange_mqds(self, section: Section) -> Section:
         """Return the lines of the first MQD: behind a compute queue of several XCCs the driver shows an SDMA queue's
-        and as many of its neighbours in memory, whosever they are (pqm_debugfs_mqds, Linux 6.5 to 7.2)."""
+        and as many of its neighbours in memory, of any owner (pqm_debugfs_mqds, Linux 6.5 to 7.2)."""
         lines = self._data[section.offset : section.offset + section.size]
         starts = [line.start() for line in _FIRST_LINE.finditer(lines)]
         if len(starts) < 2:
@@ -340,7 +340,7 @@ class _Reader:
         first, last = _MQD_REGISTERS, _MQD_REGISTERS + registers.CP_REGISTERS
         banks = [b[first:last] for b in blocks]
         if len({registers.find_ring(bank) for bank in banks}) > 1:
-            return "mqd_cut_short"  # the line that names the next queue lacks
+            return "mqd_cut_short"  # the line that names the next queue is missing
         self._cp_mqds += [({**place, "xcc": xcc}, bank) for xcc, bank in enumerate(banks)]
         return ""
 
