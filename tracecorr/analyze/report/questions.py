@@ -117,7 +117,7 @@ _HARMLESS = "unknown_event"
 _NO_STREAMS = "graph_streams_missing"
 
 
-def _explain_failures(evidence: Evidence) -> Iterator[Answer]:
+def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     """Yield the answer to what went wrong, if something did.
 
     That is: problems of the capture, the exit status of the workload, errors of the runtime, failed calls and ioctls.
@@ -194,7 +194,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
     said = {v.name: v for v in verdicts}
     return (
         *_explain_still_open(evidence),
-        *_explain_failures(evidence),
+        *explain_failures(evidence),
         _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
