@@ -58,12 +58,12 @@ def test_a_report_begins_its_answers_with_what_went_wrong(tmp_path: Path) -> Non
     first = report.answers[0]
     assert first.question == "What went wrong?"
     assert [line.partition(" (first")[0] for line in first.lines] == [
-        f"the runtime's log has this fatal error, once: {_MESSAGES[5][1]}",
         f"the runtime's log has this error, 2 times in 2 variants with different numbers, the first: {_MESSAGES[1][1]}",
+        "then, 3.00 us later: hipMalloc returned hipErrorOutOfMemory once",
+        f"then, 4.00 us later: the runtime's log has this fatal error, once: {_MESSAGES[5][1]}",
         f"the runtime's log has this warning, once: {_MESSAGES[3][1]}",
-        "hipMalloc returned hipErrorOutOfMemory once",
     ]
-    assert "(first: event 1, in hipMalloc)" in first.lines[1]
+    assert "(first: event 1, in hipMalloc)" in first.lines[0]
     assert "## Errors and warnings of the runtime\n" in render_markdown(report)
     told = next(section.frame for section in report.sections if section.key == "complaints")
     assert told["variants"].to_list() == [1, 2, 1, 1]
@@ -93,7 +93,7 @@ def _ask(rows: Rows, info: dict[str, Any] | None = None) -> tuple[str, ...]:
     return next((answer.lines for answer in answers if answer.question == "What went wrong?"), ())
 
 
-def test_an_exit_status_that_is_not_0_is_told_first() -> None:
+def test_an_exit_status_that_is_not_0_is_told_behind_its_causes() -> None:
     rows = make_run()
     assert _ask(rows, {"exit_status": 0}) == _ask(rows, {"exit_status": None}) == ()
     assert _ask(rows, {"exit_status": 139}) == (
@@ -101,4 +101,4 @@ def test_an_exit_status_that_is_not_0_is_told_first() -> None:
     )
     failed = {"layer": "hip", "name": "hipFree", "result": "hipErrorInvalidValue", "ts_ns": 9_000, "source": "amd_log"}
     rows["events"].append({**failed, "event": 60})
-    assert _ask(rows, {"exit_status": 1})[0] == "the workload ended with status 1"
+    assert _ask(rows, {"exit_status": 1})[-1] == "the workload ended with status 1"

@@ -102,3 +102,43 @@ def test_forms_of_newer_runtimes_are_read(data_folder: Path, tmp_path: Path, nam
     names = ("dispatch", "barrier_and", "barrier_value", "barrier_or")
     assert tuple(found.count(kind) for kind in names) == kinds
     assert made.table("ledger").collect()["reason"].cast(pl.String).to_list() == [""]
+
+
+_WRONG = {
+    "hangdump.txt": [
+        "the queue aborted at kernel k_gemm_fp16, grid 4608 x 1 x 1, workgroup 384 x 1 x 1, LDS 65,536 bytes, queue "
+        "0x74b60c100000, rptr 1111, wptr 1112",
+        "then: the runtime's log has this fatal error, once: Callback: Queue 0x74b60c100000 aborting with error : "
+        "HSA_STATUS_ERROR_INVALID_ISA: The instruction set architecture is invalid. code: 0x100f",
+        "then: printed beside the log, once: Aborted (core dumped)",
+    ],
+    "cut.txt": [
+        "the runtime's log has this error, once: HW Exception Error",
+        "then, 1.00 us later: the runtime's log has this error, once: Something bad happened here, continuation of the "
+        "text",
+        "then, 5.00 us later: the runtime's log has this fatal error, once: Memory Fault Error [GPU index: 0, faulting "
+        "addr: 0x7f8773509000, kernel: k1]",
+    ],
+    "assert.txt": ["printed beside the log, 3 times: :0: : Device-side assertion `i < n' failed."],
+    "nobin.txt": [
+        "the runtime's log has this error, once: hipErrorNoBinaryForGpu: Unable to find code object for all current "
+        "devices! No code object for gfx1036; found for gfx1100",
+    ],
+    "failalloc.txt": [
+        "the runtime's log has this error, once: Fail allocation local memory",
+        "then, 6.00 us later: hipMalloc returned hipErrorOutOfMemory once",
+    ],
+    "opencall.txt": [
+        "printed beside the log, once: bash: line 1: 7001 Segmentation fault      (core dumped) ./app",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", list(_WRONG))
+def test_what_went_wrong_begins_with_the_first_failure(data_folder: Path, tmp_path: Path, name: str) -> None:
+    made = _open(data_folder, tmp_path, name)
+    (answer,) = (answer for answer in _report(made).answers if answer.question == "What went wrong?")
+    lines = [line.partition(" (first: ")[0].partition(" (event ")[0] for line in answer.lines]
+    assert lines == _WRONG[name]
+    ledger = made.table("ledger").collect()
+    assert ledger["reason"].cast(pl.String).to_list() == [""] and not made.table("losses").collect().height

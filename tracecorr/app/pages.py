@@ -49,7 +49,9 @@ PAGES: dict[str, _Page] = {
         "Kernels", ("kernels", "rocprof", "counters"), (charts.dispatches_by_kernel, charts.latency_by_kernel)
     ),
     "gpu": _Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
-    "calls": _Page("HIP calls", ("hip_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)),
+    "calls": _Page(
+        "HIP calls", ("hip_calls", "slow_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)
+    ),
     "latency": _Page(
         "Latency", ("latency", "launches", "unlinked", "gaps"), (charts.latency_by_stage, charts.latency_over_time)
     ),

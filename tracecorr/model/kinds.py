@@ -64,6 +64,15 @@ LOG_LEVEL, LOG_MESSAGE = "log_level", "message"
 # all of them under this reason.
 UNKNOWN_FORM = "unknown_form"
 
+# What runtime, C library and shell print beside the records when a program fails, and the first words of it.
+ABORTED_PACKET = "aborted_packet"
+NOTICES = (
+    "memory_access_fault", "memory_critical_error", "hardware_exception", "device_assertion", ABORTED_PACKET,
+    "ended_by_signal",
+)  # fmt: skip
+# What `args` has of an error that goes on with the one before it: how far its text is indented.
+LOG_INDENT = "indent"
+
 
 class Flag(IntFlag):
     """Name the bits of `events.flags`; `FLAG_MEANINGS` says what they mean."""

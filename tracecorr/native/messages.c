@@ -240,7 +240,10 @@ static int read_fields(Reading *of, i64 message, const u8 *p, const u8 *end, con
                 starts[seen++] = at;
             at = stop + about->literal_size[step];
             *rest = stop > *rest ? stop : *rest;
-            is_ended |= is_blank(stop, end);
+            is_ended |= is_blank(stop, end) ||
+                        starts_with(about->bytes + about->literal[step],
+                                    about->bytes + about->literal[step] + about->literal_size[step],
+                                    (const char *)stop, end - stop);
             if (at > end || memcmp(stop, about->bytes + about->literal[step], (size_t)about->literal_size[step]))
                 break;
             *rest = at > *rest ? at : *rest;

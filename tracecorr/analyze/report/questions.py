@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from tracecorr.analyze.calls import OF_A_GRAPH
 from tracecorr.analyze.evidence import Evidence, list_partial
-from tracecorr.analyze.failures import summarize_failures
+from tracecorr.analyze.failures import NOTICE, find_aborted_packets, list_kernel_failures, summarize_failures
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import AT_LEAST, KERNELS, OF_PROFILE
 from tracecorr.analyze.hqd import gpu_id_text
@@ -22,7 +22,7 @@ from tracecorr.analyze.still_open import describe_still_open, list_events
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.calls import is_counted
-from tracecorr.model.kinds import INFERRED, RECORDED
+from tracecorr.model.kinds import INFERRED, RECORDED, WORST_LEVELS
 from tracecorr.store.recording import describe_exit
 
 _QUESTION = "How busy was the GPU, where was it idle, and who was waiting?"
@@ -110,7 +110,8 @@ def _explain_still_open(evidence: Evidence) -> Iterator[Answer]:
         yield Answer(_STILL_OPEN, tuple(describe_still_open(found)), list_events(found), is_first=True)
 
 
-_MAX_FAILURES, _MAX_TEXT = 8, 160
+_MAX_FAILURES, _MAX_FATAL, _MAX_TEXT = 8, 4, 160
+_FATAL, _WARNING = (NOTICE, WORST_LEVELS[0]), WORST_LEVELS[2]
 # Harmless: the runtime prints it at the end of most processes (ROCclr's rocdevice.cpp).
 _HARMLESS = "unknown_event"
 # ROCm 7.2 prints it at the launch of a graph without further streams; a graph on one stream needs none.
@@ -118,33 +119,101 @@ _NO_STREAMS = "graph_streams_missing"
 
 
 def explain_failures(evidence: Evidence) -> Iterator[Answer]:
-    """Yield the answer to what went wrong, if something did.
+    """Yield the answer to what went wrong, if something did: the first failure first, then what came after it.
 
-    That is: problems of the capture, the exit status of the workload, errors of the runtime, failed calls and ioctls.
+    That is: problems of the capture; errors and notices of the runtime, failed calls, failures in the kernel's log, in
+    the order of time; then what has no time, ioctls, warnings, and the exit status of the workload.
     """
-    told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
-    failed = summarize_failures(evidence.tables("events"))
-    calls, ioctls = (failed.filter(pl.col("layer") == layer) for layer in ("hip", "ioctl"))
+    timed = sorted(_list_moments(evidence), key=lambda moment: moment[:2])
+    shown = timed[:_MAX_FAILURES]
+    # What ends a program comes late, and is told.
+    shown += [moment for moment in timed[_MAX_FAILURES:] if moment.is_fatal][:_MAX_FATAL]
+    lines = [*_describe_problems(evidence)]
+    lines += [_after(moment, shown[0]) + moment.text for moment in shown]
+    if len(timed) > len(shown):
+        rest = "sections Errors and warnings of the runtime, HIP calls, Kernel log"
+        lines.append(f"... and {len(timed) - len(shown)} more: {rest}")
+    more, events = _describe_untimed(evidence)
+    lines += more
     status = describe_exit(evidence.info)
-    lines = list(_describe_problems(evidence))
     lines += [f"the workload ended with status {status}"] if status not in ("", "0") else []
+    if lines:
+        yield Answer(WENT_WRONG, tuple(lines), (*(moment.event for moment in shown), *events))
+
+
+class _Moment(NamedTuple):
+    """Hold one failure: when, its event, what it is, and whether it ends a queue or a program."""
+
+    at_ns: int
+    event: int
+    text: str
+    is_fatal: bool
+
+
+def _after(moment: _Moment, first: _Moment) -> str:
+    """Return how much later than the first failure one came."""
+    if moment == first:
+        return ""
+    later = moment.at_ns - first.at_ns
+    return f"then, {render_ns(later)} later: " if later else "then: "
+
+
+def _list_moments(evidence: Evidence) -> Iterator[_Moment]:
+    """Yield the failures that have a time."""
+    told = evidence.complaints.filter(pl.col("name") != _HARMLESS, pl.col("severity") != _WARNING)
     needless = _NO_STREAMS if _run_on_one_stream(evidence.tables) else None
-    lines += [_describe_complaint(row, needless) for row in told.head(_MAX_FAILURES).iter_rows(named=True)]
-    if told.height > _MAX_FAILURES:
-        lines.append(f"... and {told.height - _MAX_FAILURES} more messages: section Errors and warnings of the runtime")
-    lines += [
-        f"{row['name']} returned {row['result']} {_times(row['times'])} (first: event {row['first_event']})"
-        for row in calls.head(_MAX_FAILURES).iter_rows(named=True)
-    ]
-    if calls.height > _MAX_FAILURES:
-        lines.append(f"... and {calls.height - _MAX_FAILURES} more: section HIP calls counts the errors of each")
+    packets = {row["event"]: row for row in find_aborted_packets(evidence.tables).iter_rows(named=True)}
+    for row in told.iter_rows(named=True):
+        packet = packets.get(row["first_event"])
+        text = _describe_packet(packet) if packet else _describe_complaint(row, needless)
+        yield _Moment(row["first_ns"], row["first_event"], text, row["severity"] in _FATAL)
+    for row in summarize_failures(evidence.tables("events")).filter(pl.col("layer") == "hip").iter_rows(named=True):
+        text = f"{row['name']} returned {row['result']} {_times(row['times'])} (first: event {row['first_event']})"
+        yield _Moment(row["first_ns"], row["first_event"], text, is_fatal=False)
+    for row in _kernel_failures(evidence).drop_nulls("first_ns").iter_rows(named=True):
+        yield _Moment(row["first_ns"], row["first_event"], _describe_kernel_line(row), is_fatal=False)
+
+
+def _kernel_failures(evidence: Evidence) -> pl.DataFrame:
+    found = list_kernel_failures(evidence.tables)
+    return found.unique(["name", "gpu", "process"], keep="first", maintain_order=True).head(_MAX_FAILURES)
+
+
+def _describe_untimed(evidence: Evidence) -> tuple[list[str], list[int]]:
+    """Return what failed without a time that could be compared, warnings, and their events."""
+    untimed = _kernel_failures(evidence).filter(pl.col("first_ns").is_null())
+    lines = [_describe_kernel_line(row) for row in untimed.iter_rows(named=True)]
+    ioctls = summarize_failures(evidence.tables("events")).filter(pl.col("layer") == "ioctl")
     if ioctls.height:
         kinds = ioctls.group_by("result").agg(pl.col("times").sum()).sort("times", "result", descending=[True, False])
         results = ", ".join(f"{result} {_times(times)}" for result, times in kinds.iter_rows())
         lines.append(f"{count_of(int(ioctls['times'].sum()), 'ioctl')} failed: {results} (section Ioctls)")
-    if lines:
-        shown = (part["first_event"].head(_MAX_FAILURES) for part in (told, calls, ioctls))
-        yield Answer(WENT_WRONG, tuple(lines), tuple(pl.concat(shown).to_list()))
+    warnings = evidence.complaints.filter(pl.col("severity") == _WARNING).head(_MAX_FAILURES)
+    lines += [_describe_complaint(row, None) for row in warnings.iter_rows(named=True)]
+    parts = (untimed["first_event"], ioctls["first_event"].head(_MAX_FAILURES), warnings["first_event"])
+    return lines, pl.concat(parts).to_list()
+
+
+def _describe_kernel_line(row: dict[str, Any]) -> str:
+    means = f": {row['means']}" if row["means"] else ""
+    times = "" if row["lines"] == 1 else f" ({row['lines']} lines)"
+    text = (row["text"] or row["name"]).strip()[:_MAX_TEXT]
+    return f"the kernel's log says `{text}`{times} (event {row['first_event']}){means}"
+
+
+def _describe_packet(row: dict[str, Any]) -> str:
+    """Return the packet at which a queue aborted, as the runtime printed it."""
+    shape = ", ".join(
+        f"{what} {' x '.join(str(row[f'{what}_{axis}']) for axis in 'xyz')}"
+        for what in ("grid", "workgroup")
+        if row[f"{what}_x"] is not None
+    )
+    told = [f"the queue aborted at kernel {row['kernel_name']}", shape]
+    told += [f"LDS {row['group_bytes']:,} bytes"] if row["group_bytes"] is not None else []
+    told += [f"queue {row['ring']:#x}"] if row["ring"] is not None else []
+    told += [f"rptr {row['rptr']}, wptr {row['wptr']}"] if row["rptr"] is not None else []
+    packet = f"; packet: event {row['packet']} of call {row['call']}" if row["packet"] is not None else ""
+    return f"{', '.join(filter(None, told))} (event {row['event']}{packet})"
 
 
 def _describe_problems(evidence: Evidence) -> Iterator[str]:
@@ -172,6 +241,8 @@ def _describe_complaint(row: dict[str, Any], needless: str | None) -> str:
     if row["variants"] > 1:
         times += f" in {row['variants']} variants with different numbers, the first"
     why = "; each graph ran on one stream, so no others were needed" if row["name"] == needless else ""
+    if row["severity"] == NOTICE:
+        return f"printed beside the log, {_times(row['times'])}: {message} (first: event {row['first_event']})"
     return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call}){why}"
 
 

@@ -42,6 +42,7 @@ from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams, summarize_queues, summarize_streams
 from tracecorr.analyze.report.answers import Section
+from tracecorr.analyze.slow_calls import summarize_slow_calls
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 
 GLOSSARY = {
@@ -153,8 +154,9 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "complaints",
         "Errors and warnings of the runtime",
         evidence.complaints.drop("name"),
-        "recorded: lines that HIP printed at level 0 (fatal error), 1 (error) or 2 (warning). Messages that differ "
-        "only in numbers are one row: `message` is the first of them, `variants` their number; `call` is the HIP call "
+        "recorded: lines that HIP printed at level 0 (fatal error), 1 (error) or 2 (warning), and what runtime and "
+        "shell printed beside them (`notice`). Messages that differ only in numbers are one row: `message` is the "
+        "first of them, `variants` their number; `call` is the HIP call "
         "around it. `Unknown Event Type` at the end of a process is harmless",
         _missing(evidence, "errors of the runtime are", log=True),
         nothing="the log has no line of an error or warning",
@@ -503,6 +505,16 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "recorded: enter and exit lines of the log (1 us steps, including the cost of logging); `share` = of the total "
         "of all calls, in which a call inside another counts twice",
         _missing(evidence, "HIP calls", log=True),
+    )
+    yield Section(
+        "slow_calls",
+        "Slow HIP calls taken apart",
+        evidence.by_node(lambda node: summarize_slow_calls(node.tables)),
+        "the longest call of each function, the ten longest of these. `queue` = from the line that counts the queues "
+        "to that of the one made; `lock` = futex; `off cpu` needs sched_switch (--event-set full); parts may lie in "
+        "each other; `rest` = in none of them. Parts are derived: they lie in the call by thread and time",
+        _missing(evidence, "HIP calls", log=True),
+        nothing="no HIP call has both its lines",
     )
     yield Section(
         "hip_internal",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecorr.model.calls import STREAM_MAKERS
-from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, UNKNOWN_FORM
+from tracecorr.model.kinds import LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, UNKNOWN_FORM
 from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages
 from tracecorr.read.amdlog.messages import Kind
@@ -25,10 +25,10 @@ _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(
 _GROUPED = re.compile(rb"0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?:, | \))")
 # Printed in hexadecimal, in some releases without `0x`.
 _BARE = ("status", "free_mask")
+_BROKEN = re.compile(r"\r?\n([ \t]*)")
+_MOST_INDENT = 16
 # Args and addresses of queues that a record has at most.
 _MOST_VALUES = 40
-# So many messages of unknown form of a block are told with their text; all are counted.
-_MOST_FORMS = 20
 _ROW_TYPES = {
     "offset": np.int64, "length": np.int64, "row_stamp": np.int64, "row_thread": np.int32, "row_name": np.int32,
     "result": np.int32, "kernel": np.int32, "told_us": np.int32, "row_kind": np.int8, "row_layer": np.int8,
@@ -143,7 +143,7 @@ class DetailReader:
             found = _GROUPED.match(text.slice(start, stop).partition(b" stream:")[2])
             if found:
                 rows["stream"][row] = _address(found[1])
-        for row, start, stop in told["unknown_forms"][:_MOST_FORMS]:
+        for row, start, stop in told["unknown_forms"]:
             args.add_text(UNKNOWN_FORM, int(rows["offset"][row]), text.read(start, stop).strip())
         _read_complaints(rows, text, told["complaints"], lists["complaints"].levels(text, records), args)
         return details
@@ -272,7 +272,15 @@ def _read_complaints(rows: Rows, text: Text, some: list[_Told], levels: Words, a
     offsets = rows["offset"]
     args.add(LOG_LEVEL, np.array([offsets[row] for row, _, _ in some], np.int64), levels)
     for row, start, stop in some:
-        args.add_text(LOG_MESSAGE, int(offsets[row]), text.read(start, stop).strip())
+        args.add_text(LOG_MESSAGE, int(offsets[row]), _BROKEN.sub(_join_lines, text.read(start, stop).strip()))
+        blanks = start - len(text.slice(start - _MOST_INDENT, start).rstrip(b" ")) - (start - _MOST_INDENT)
+        if blanks > 1:
+            args.add_one(LOG_INDENT, int(offsets[row]), blanks - 1)
+
+
+def _join_lines(broken: re.Match[str]) -> str:
+    """Return what stands between two lines of a message: a blank, unless a word was broken."""
+    return " " if broken[1] else ""
 
 
 def _with_messages(text: Text, records: Records) -> tuple[Text, Ints, Ints]:

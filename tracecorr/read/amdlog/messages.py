@@ -314,6 +314,7 @@ def _other_messages() -> list[Message]:
     table = [
         Message(start, "other", name, Kind.TEXT)
         for start, name in (
+            ("HW Exception Error", "hardware_exception"),
             ("HIP Version: ", "hip_version"), ("ROCclr version: ", "hip_version"),
             ("HIP Library Path: ", "hip_library"), ("Code object saved in ", "code_object_saved"),
             ("Using Native code object: ", "code_object"), ("Using native code object for device: ", "code_object"),
@@ -435,6 +436,7 @@ TEXTS = {
         r"SDMA FanOut\((?P<operation>\w+)\) Bodies: engine (?P<engine>\d+), entries=(?P<entries>\d+), "
         r"completion_signal=(?P<signal>0x[0-9a-f]+)"
     ),
+    "hardware_exception": re.compile(r"HW Exception Error"),
     "hip_version": re.compile(r"(?P<version>.*)"),
     "hip_library": re.compile(r"HIP Library Path: (?P<path>.*)"),
     "spirv_code_object": re.compile(r"Using spirv code object for device: (?P<device_isa>.*)"),

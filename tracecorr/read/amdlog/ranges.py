@@ -79,8 +79,7 @@ def read_range(reader: Reader, data: LogBytes, part: LogRange) -> Iterator[Block
     yield from feed(reader, data, part.borders[part.lookback :])
     if part.is_last:
         yield reader.finish()
-    else:
-        yield reader.take_counts()
+    yield reader.take_counts()
 
 
 def look_back(reader: Reader, data: LogBytes, part: LogRange) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,10 +17,11 @@ from tracecorr.model.reasons import TORN_RECORD
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES, BlockCutter, ByteStream
 from tracecorr.read.amdlog.calls import Joiner, Lanes
 from tracecorr.read.amdlog.details import DetailReader, Details, Question
-from tracecorr.read.amdlog.records import RecordReader, list_holes
+from tracecorr.read.amdlog.notices import list_rows
+from tracecorr.read.amdlog.records import RecordReader, Records, list_holes
 from tracecorr.read.amdlog.rows import NULLS, Ledger, Rows
-from tracecorr.read.amdlog.tables import TableMaker, make_args
-from tracecorr.read.amdlog.tokens import Vocabulary
+from tracecorr.read.amdlog.tables import TableMaker, make_args, make_table
+from tracecorr.read.amdlog.tokens import IS_ROCR, Vocabulary
 from tracecorr.read.text import Text
 
 
@@ -40,6 +42,7 @@ def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) 
     for text in blocks.cut():
         yield reader.read(text)
     yield reader.finish()
+    yield reader.take_counts()
 
 
 def looks_like_amd_log(head: bytes) -> bool:
@@ -84,6 +87,9 @@ class Reader:
         self._joiner = Joiner(self._vocabulary)
         self._tables = TableMaker(file, self._vocabulary)
         self._ledger = Ledger()
+        # Rows of events and args; the time of a notice is that of the record before it.
+        self._notices: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+        self._last_stamp: int | None = None
 
     def read(self, text: Text) -> Block:
         """Return the rows of the next block of lines, as far as they are complete."""
@@ -93,6 +99,10 @@ class Reader:
         rows = details.rows
         threads = self._vocabulary.threads.values
         rows.put("lane", self._lanes.of(threads, rows["thread"], rows["stamp"], rows["is_rocr"], room))
+        if records.notices:
+            self._read_notices(records, self._offset - text.start)
+        if len(own := records.stamp[(records.flags & IS_ROCR) == 0]):
+            self._last_stamp = int(own[-1])
         self._offset += text.stop - text.start
         unknown = details.unknown_forms
         counts = len(unknown), int(rows["length"][unknown].sum()) if len(unknown) else 0
@@ -132,9 +142,24 @@ class Reader:
         self._details.queues |= known.queues
 
     def take_counts(self) -> Block:
-        """Return a block without rows that books what was read, and count from zero."""
+        """Return a block that books what was read, with the notices beside the records, and count from zero."""
+        (events, args), self._notices = self._notices, ([], [])
         ledger, self._ledger = self._ledger.frame(self._file), Ledger()
-        return Block(ledger=ledger)
+        if not events:
+            return Block(ledger=ledger)
+        rows = {"events": (schema.PART_EVENTS, events), "packets": (schema.PART_PACKETS, []),
+                "args": (schema.PART_ARGS, args)}  # fmt: skip
+        return ArrowBlock({name: make_table(*told) for name, told in rows.items()}, ledger, schema.LOSSES.empty())
+
+    def _read_notices(self, records: Records, base: int) -> None:
+        """Take the notices of a block; before the first record of a log they have the time of that one."""
+        own = np.flatnonzero((records.flags & IS_ROCR) == 0)
+        before = np.searchsorted(records.start[own], [one.start for one in records.notices]) - 1
+        known = records.stamp[own].tolist()
+        first = self._last_stamp if self._last_stamp is not None else known[0] if known else 0
+        stamps = [known[place] if place >= 0 else first for place in before.tolist()]
+        for held, new in zip(self._notices, list_rows(records.notices, self._file, base, stamps), strict=True):
+            held.extend(new)
 
     def finish(self) -> Block:
         """Return the rows left, also those that waited for something the file does not hold."""
@@ -150,4 +175,4 @@ class Reader:
             "args": make_args(details.args, self._file),
         }
         self._carried = joined.carry(rows)
-        return ArrowBlock(tables, self._ledger.frame(self._file) if is_last else schema.LEDGER.empty(), holes)
+        return ArrowBlock(tables, schema.LEDGER.empty(), holes)

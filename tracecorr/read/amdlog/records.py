@@ -25,7 +25,8 @@ from tracecorr.model.reasons import (
     TORN_RECORD,
 )
 from tracecorr.native import KERNEL, Ints, Scratch, Struct
-from tracecorr.read.amdlog.tokens import IS_INCOMPLETE, IS_ROCR, IS_TORN, Vocabulary, thread_of
+from tracecorr.read.amdlog.notices import Notice, find_notices
+from tracecorr.read.amdlog.tokens import IS_COMPLAINT, IS_INCOMPLETE, IS_ROCR, IS_TORN, Vocabulary, thread_of
 from tracecorr.read.amdlog.torn import Head, Join, find_joins, find_swapped, without_cut_number
 from tracecorr.read.amdlog.wholeness import THREAD, is_ended
 from tracecorr.read.text import Text
@@ -44,6 +45,8 @@ _HOLE = re.compile(rb"\0+")
 # A program may print single NULs, but hardly so many; in a record none can be.
 _LEAST_HOLE = bytes(64)
 _LARGE_HOLE = re.compile(_LEAST_HOLE + rb"\0*")
+# Errors that a line end was seen in the middle of.
+BROKEN_MESSAGES = (b"HW Exception Error",)
 _COLUMNS = ("start", "end", "stamp", "thread", "message")
 _OTHER_COLUMNS = ("start", "end", "until", "lines")
 # As `records.c` tells them of lines that are no record, and what is found here.
@@ -64,6 +67,7 @@ class Records:
         used: number of records and their bytes.
         skipped: reason -> lines and bytes that are no record.
         messages: record -> what is known of the message of a torn record.
+        notices: what is printed beside the records when a program fails.
         own_end: end of each on its own line; `end` is behind the line that holds its second half.
         has_holes: whether the block holds NULs.
         is_cut: whether the file ends in the last record before its end.
@@ -78,6 +82,7 @@ class Records:
     used: tuple[int, int]
     skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
     messages: dict[int, bytes] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
     own_end: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     has_holes: bool = False
     is_cut: bool = False
@@ -134,6 +139,7 @@ class RecordReader:
     def read(self, text: Text) -> Records:
         """Return the records of a block that ends at a line end (or at the end of the file)."""
         records, others = self._scan(text)
+        others = _take_notices(text, records, _continue_errors(text, records, others))
         self._join_torn(text, records, others)
         if len(records.start):
             if records.has_holes:
@@ -220,6 +226,59 @@ def _is_multi_line(text: Text, record: int) -> bool:
         return True
     found = text.raw.find(_SOURCE_TEXT, record, record + 160)
     return found >= 0 and text.raw.find(b"\n", record, found) < 0
+
+
+def _continue_errors(text: Text, records: Records, others: Others) -> Others:
+    """Give errors that are broken over lines their further lines, and return the other lines that are no record.
+
+    That are lines behind it that are indented, and one that ends a message of `BROKEN_MESSAGES`.
+    """
+    taken = np.zeros(len(others.start), np.bool_)
+    for record in np.flatnonzero(records.flags & IS_COMPLAINT).tolist():
+        if _is_multi_line(text, int(records.start[record])):
+            continue
+        line = int(np.searchsorted(others.start, records.end[record]))
+        while line < len(taken) and _goes_on_in(text, records, record, others, line):
+            records.used = records.used[0], records.used[1] + int(others.until[line] - others.start[line])
+            records.end[record], taken[line] = others.end[line], True
+            line += 1
+    return others.take(~taken) if taken.any() else others
+
+
+def _goes_on_in(text: Text, records: Records, record: int, others: Others, line: int) -> bool:
+    start, stop = int(others.start[line]), int(others.end[line])
+    if others.lines[line] > 1 or text.slice(int(records.end[record]), start).strip(b"\r") != b"\n":
+        return False
+    piece = text.slice(start, stop)
+    if piece.startswith((b"  ", b"\t")):
+        return bool(piece.strip())
+    whole = text.slice(int(records.message[record]), int(records.end[record])) + piece.rstrip()
+    return whole in BROKEN_MESSAGES
+
+
+def _take_notices(text: Text, records: Records, others: Others) -> Others:
+    """Take the notices from the lines that are no record; return the others."""
+    if not len(others.start):
+        return others
+    spans = list(zip(others.start.tolist(), others.until.tolist(), strict=True))
+    records.notices = find_notices(text, spans)
+    if not records.notices:
+        return others
+    pieces: list[tuple[int, int, int, int, int]] = []
+    inside = {line for one in records.notices for line in range(one.start, one.end)}
+    for start, end, until, lines, reason in zip(*(column.tolist() for column in vars(others).values()), strict=True):
+        if lines == 1:
+            pieces += [(start, end, until, lines, reason)] if start not in inside else []
+            continue
+        for line in bytes(text.raw[start:until]).splitlines(keepends=True):
+            behind = start + len(line)
+            if start not in inside:
+                pieces.append((start, behind - line.endswith(b"\n"), behind, 1, reason))
+            start = behind
+    for one in records.notices:
+        records.used = records.used[0] + 1, records.used[1] + one.end - one.start
+    columns = np.array(pieces, np.int64).reshape(-1, 5).T
+    return Others(*columns)
 
 
 def _count_others(text: Text, records: Records, others: Others, goes_on: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -229,6 +230,11 @@ class TableMaker:
         columns.add("kernarg_bytes", kernarg_bytes, (kernarg >= 0) & (kernarg_bytes >= 0))
         _add_fields(columns, size, details)
         return columns.table()
+
+
+def make_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return a few rows as an Arrow table; what they do not tell is null."""
+    return pa.Table.from_pylist(list(rows), schema=_types_of(table).schema)
 
 
 def make_args(args: Args, file: int) -> pa.Table:

@@ -46,7 +46,7 @@ QUEUES = ("ring", "swq", "queue", "any_queue")
 LISTS = ("texts", "streams", "grouped", "complaints", "unknown_forms", "packets")
 _NAMES, _KERNELS, _RESULTS, _GENERAL = range(4)
 _DONE, _NEW_TEXT, _NO_ROOM = range(3)
-IS_TORN, IS_ROCR, IS_INCOMPLETE = 1, 2, 8
+IS_TORN, IS_ROCR, IS_COMPLAINT, IS_INCOMPLETE = 1, 2, 4, 8
 _BUCKETS, _FACTOR = 256, 0x9E3779B1
 # Of what is left of a message that other output cut apart no name can be told.
 _TORN_NAME = "(torn)"
