@@ -161,8 +161,8 @@ def list_machine(tables: Tables, info: Mapping[str, Any]) -> pl.DataFrame:
         rows += [
             (what, text, "HIP log") for text in collect(found.select("text").unique().sort("text").head(8))["text"]
         ]
-    for prefix, told in (("environment ", info.get("environment")), ("amdgpu.", host.get("parameters"))):
-        named = told.items() if isinstance(told, Mapping) else ()
+    for prefix, values in (("environment ", info.get("environment")), ("amdgpu.", host.get("parameters"))):
+        named = values.items() if isinstance(values, Mapping) else ()
         rows += [(f"{prefix}{name}", str(value), "capture") for name, value in named]
     return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String, "known_from": pl.String}, orient="row")
 
