@@ -54,6 +54,8 @@ def log_environment(level: int, log_file: Path) -> dict[str, str]:
         "AMD_LOG_MASK": str(_ALL_MESSAGES),
         "AMD_LOG_LEVEL_FILE": str(log_file),
         "AMD_LOG_LEVEL_SIZE": str(_NO_SIZE_LIMIT),
+        # Runtimes of 2026 else let one thread write what all print; older ones do not know it.
+        "AMD_LOG_ASYNC": "0",
     }
 
 

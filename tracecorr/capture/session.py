@@ -12,7 +12,7 @@ from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.facts import choose_variables, copy_topology, describe_end, first_facts, read_all_clocks
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.container_logs import clear_leftovers
-from tracecorr.capture.hiplog.elsewhere import LogSight
+from tracecorr.capture.hiplog.elsewhere import LogDescriptors, LogSight
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
 from tracecorr.capture.options import CaptureOptions, describe_replaced
 from tracecorr.capture.plan.plan import Offer, Plan
@@ -29,7 +29,7 @@ from tracecorr.capture.workload.host import AttachedProcess, Ending
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.capture.workload.launch import launch
 from tracecorr.capture.workload.processes import ProcessTable, read_thread_map
-from tracecorr.model.errors import MachineError, SessionError, quote_path
+from tracecorr.model.errors import ControlFileError, MachineError, SessionError, quote_path
 from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.recording import list_raw_files
 
@@ -176,6 +176,7 @@ class Session:
             interval = None
         self._snapshots = Snapshots(self._folder, interval)
         self._sight = self._watch_sight()
+        self._descriptors = LogDescriptors(self._launched.variables.get("AMD_LOG_LEVEL_FILE"))
         self._ending = Ending(self._launched.workload, self._status.tell, is_wanted=self._options.kill)
         frames = self._folder.frames if self._options.compress_log else None
         self._logs = LogKeeper(self._launched.logs, frames, self._list_users)
@@ -267,6 +268,7 @@ class Session:
             self._late.look(self._processes.alive)
             self._plan.tick()
             self._find_openers.run(self._admit_openers)
+            self._follow_logs()
             self._find_cpus.run(lambda: self._recorder.cover(self._processes.alive))
             self._find_blind.run(self._look_for_blind)
             self._obey_limits()
@@ -291,6 +293,14 @@ class Session:
         if self._options.container is not None:
             for pid in self._members.find_openers():
                 self._admit(pid, "opened /dev/kfd in the container")
+
+    def _follow_logs(self) -> None:
+        """Record the writes to the HIP logs from when on these are open."""
+        try:
+            if self._descriptors.look(self._processes.alive, time.monotonic()):
+                self._recorder.armed.record_writes(self._descriptors.found)
+        except ControlFileError as error:
+            self.problems.append(f"the writes of the HIP log are not recorded: {error}")
 
     def _obey_limits(self) -> None:
         now = time.monotonic()
