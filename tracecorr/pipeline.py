@@ -19,6 +19,7 @@ from tracecorr.link.doorbells import fill_store_rings
 from tracecorr.link.packet_index import check_indexes, complete_indexes
 from tracecorr.link.queues import list_shared
 from tracecorr.link.rings import name_rings
+from tracecorr.link.rocprof import take_user_events
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
@@ -26,7 +27,7 @@ from tracecorr.link.threads.identities import add_programs, attach_identities, n
 from tracecorr.link.threads.lives import ToLog
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
-from tracecorr.link.warnings import list_warnings, warn_missing
+from tracecorr.link.warnings import list_warnings, warn_of_writes
 from tracecorr.link.writes.place import WRITE_COLUMNS, LogWrites, has_writes, read_writes
 from tracecorr.model import schema
 from tracecorr.model.checksum import Checksum
@@ -311,7 +312,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
-    tables, maps, missing = _build_tables(parts, seen, capture, stages, writes)
+    tables, maps, found = _build_tables(parts, seen, capture, stages, writes)
     stages.begin("writing the tables")
     # New tables may have the sizes of the old ones, and the new views no room: the old ones would pass for theirs.
     drop_views(path)
@@ -319,7 +320,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     has_samples = any(entry.get("form") == "clock_samples" for entry in capture.info.get("files") or [])
     samples = _samples(capture) if has_samples else None
     told = list_warnings(tables, maps, samples, attached=is_attached(capture.info))
-    warnings = [*(capture.info.get("import_warnings") or []), *told, *warn_missing(missing, tables["files"])]
+    warnings = [*(capture.info.get("import_warnings") or []), *told, *warn_of_writes(found, tables["files"])]
     write_info(path, {**capture.info, "format": FORMAT_VERSION, "warnings": warnings})
     held = hold_tables(tables, {"events": list_drawn_columns(tables["events"])})
     _end(stages, "store")
@@ -341,7 +342,7 @@ def _end(stages: Stages, stage: str) -> None:
 
 def _build_tables(
     parts: Parts, seen: SeenIdentities, capture: Capture, stages: Stages, known: LogWrites | None
-) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap], pl.DataFrame]:
+) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap], LogWrites]:
     stages.begin("aligning the clocks")
     identities, held, maps, writes = _align(parts, seen, capture, known)
     clock_map, losses = _clock_rows(held[0], maps), _place_losses(parts, maps)
@@ -375,7 +376,7 @@ def _build_tables(
         "clock_map": clock_map, "files": _file_rows(capture), "ledger": ledger, "losses": losses,
         "samples": build_samples(parts.small("polls"), tables["gpus"], tables["processes"]),
     }  # fmt: skip
-    return tables, maps, writes.missing
+    return tables, maps, writes
 
 
 def _align(
@@ -437,7 +438,9 @@ def _fit(
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
     whole = _complete_packets(rows, parts, identities)
     del rows  # large; what is left of it is taken apart, if nothing else holds its columns
-    records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
+    timed = take_user_events(add_gpu_times(whole, parts.args), parts.args)
+    records = widen_reads(find_steps(timed), parts.args)
+    del whole, timed  # large
     shared, offsets = list_shared(records, parts.args), seen_time_offsets(capture.info)
     evidence = ClockEvidence(records, parts.args, shared, _samples(capture), **offsets, writes=writes)
     return records, fit_clocks(evidence)

@@ -16,13 +16,13 @@ from polars import selectors as cs
 
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
-from tracecorr.model.kinds import DERIVED
+from tracecorr.model.kinds import DERIVED, INFERRED
 from tracecorr.model.parts import Block
 from tracecorr.model.reasons import NUL_BYTES
 from tracecorr.progress import Stages, Watch
 from tracecorr.read.amdlog import read_amd_log
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES
-from tracecorr.read.amdlog.shared import SharedLog, find_swaps
+from tracecorr.read.amdlog.shared import SharedLog, find_order
 from tracecorr.read.ftrace import (
     read_ftrace_pages,
     read_ftrace_text,
@@ -66,6 +66,8 @@ _OF_PRINTS = ("layer", "name", "tid", "stamp_ns", "end_stamp_ns", "clock")
 _PRINTED, _OF_CREATION = "^[A-Z][A-Z0-9_]+$", ("CREATE_QUEUE_SUCCESS", "KFD_MQD_CREATE")
 # Records that a header counts and its text does not hold.
 _OF_HEADER = pl.all_horizontal(pl.col("cpu", "from_ns", "to_ns").is_null()) & pl.col("count").is_not_null()
+# A write of a log is over in that time, if its thread is not preempted.
+_WRITE_NS = 20_000
 # Text rounds a stamp by less.
 _ROUNDED_NS = 1_000
 
@@ -208,14 +210,22 @@ def separate_writers(parts: Parts, capture: Capture, placed: pl.DataFrame) -> tu
 
 def _swap_writes(placed: pl.DataFrame, read_at: Callable[[int, int], bytes], size: int) -> pl.DataFrame:
     """Return the writes of a log, with those swapped that its content tells to be so."""
-    position, length = (placed[name].to_numpy() for name in ("position", "length"))
-    at = find_swaps(position, length, placed["pid"].to_list(), read_at, size)
-    order, position = np.arange(placed.height), position.copy()
+    position, length, began, ended = (
+        placed[name].to_numpy() for name in ("position", "length", "stamp_ns", "end_stamp_ns")
+    )
+    # Where the end of a write was not traced, it may have been going on.
+    close = began[1:] < np.where(ended == began, began + _WRITE_NS, ended)[:-1]
+    found = find_order(position, length, placed["pid"].to_list(), np.append(close, False), read_at, size)
+    order, position, at = np.arange(placed.height), position.copy(), found.swapped
     order[at], order[at + 1] = at + 1, at
     position[at + 1] = position[at] + length[at + 1]
-    swapped = np.isin(np.arange(placed.height), np.concatenate([at, at + 1]))
-    evidence = pl.when(pl.Series(swapped)).then(pl.lit(DERIVED)).otherwise("evidence").cast(placed.schema["evidence"])
-    return placed[order].with_columns(position=pl.Series(position), evidence=evidence)
+    rows = pl.int_range(pl.len())
+    evidence = (
+        pl.when(rows.is_in(np.concatenate([found.unsure, found.unsure + 1]))).then(pl.lit(INFERRED))
+        .when(rows.is_in(np.concatenate([at, at + 1]))).then(pl.lit(DERIVED)).otherwise("evidence")
+    )  # fmt: skip
+    moved = placed[order].with_columns(position=pl.Series(position))
+    return moved.with_columns(evidence=evidence.cast(placed.schema["evidence"]))
 
 
 def _read_shared(

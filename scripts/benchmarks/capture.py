@@ -71,7 +71,14 @@ static void switch_twice(void) {
   char byte = 0;
   if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) exit(1);
 }
+static int open_log(int is_log) {
+  char name[4096], *file = getenv("AMD_LOG_LEVEL_FILE");
+  snprintf(name, sizeof name, is_log && file ? "%s_%d" : "other.log", file, getpid());
+  return open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+}
 int main(int argc, char **argv) {
+  char line[150] = {0};
+  int log = open_log(!strcmp(argv[1], "line"));
   long count = atol(argv[2]), rate = argc > 3 ? atol(argv[3]) : 0;
   int fd = open("/dev/null", O_RDWR);
   uint64_t queue[8] = {0, 0x1000, 0, 0, 7}, signal[8] = {(uint64_t)-1, 0x2000, 0, 0, 0, 0, (uint64_t)queue};
@@ -83,6 +90,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[1], "getppid")) syscall(SYS_getppid);
     else if (!strcmp(argv[1], "thread")) start_thread();
     else if (!strcmp(argv[1], "switch")) switch_twice();
+    else if (!strcmp(argv[1], "line") || !strcmp(argv[1], "other")) write(log, line, sizeof line);
     else hsa_signal_store_screlease(signal, i);
     if (rate && i % 100 == 0) while (now(CLOCK_MONOTONIC) < start + i * 1000000000LL / rate) {}
   }
@@ -153,6 +161,7 @@ def measure_calls(bench: Bench, runs: int) -> str:
     rows = []
     calls = {"ioctl": ("ioctl", "1000000"), "doorbell store": ("store", "100000"), "thread": ("thread", "2000")}
     calls["two switches between threads"] = ("switch", "100000")
+    calls |= {"line of the HIP log": ("line", "300000"), "write to another file": ("other", "300000")}
     for name, words in calls.items():
         ns = _paired({"alone": lambda w=words: bench.alone(*w), "captured": lambda w=words: bench.captured(*w)}, runs)
         rows.append((f"{name} of the workload", f"{ns['alone']:.0f}", f"{ns['captured']:.0f}",

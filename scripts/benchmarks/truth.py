@@ -31,7 +31,7 @@ RULES = {
     "packet_of_command": "commands",
     "copy_of_command": "commands", "doorbell_of_packet": "doorbells", "ioctl_creates_queue": "creations",
     "signal_dependency": "dependencies", "completion_of_packet": "completions", "gpu_time_of_signal": "gpu_times",
-    "doorbell_mapping": "mappings",
+    "doorbell_mapping": "mappings", "write_of_record": "writes",
 }  # fmt: skip
 # Recorded on another clock than CLOCK_MONOTONIC.
 _CLOCKS = {"t1-x86-tsc": "x86-tsc", "mt-local": "local", "t1-local-clock": "local", "writes-local": "local"}

@@ -138,10 +138,52 @@ class Thread:
 
     def _print(self, text: str) -> int:
         """Write a line of the log; return its id."""
-        line = self.machine.record.add(self.now, self.process.log_name, text)
+        if self.scene.writes:
+            line = self._write(text)
+        else:
+            line = self.machine.record.add(self.now, self.process.log_name, text)
+            self.spend(1.5, 4.5)
         self.machine.record.truth.enclosing += [(line, call) for call in self.calls]
-        self.spend(1.5, 4.5)
         return line
+
+    def _write(self, text: str) -> int:
+        """Write a line of the log by system calls that the trace shows; return its id.
+
+        One thread of a process after the other writes, as the lock of a FILE lets them. Records of several processes on
+        one log are cut into each other where they are written in pieces.
+        """
+        record, random = self.machine.record, self.machine.random
+        whole, line, first, printed_ns = f"{text}\n", -1, -1, self.now
+        self.spend(0.8, 2.5)
+        self.now = max(self.now, self.process.written_ns)
+        while whole:
+            most = {"file": len(whole), "stderr": 128}.get(self.scene.writes) or random.choice((64, 128, 1000))
+            piece, whole = whole[:most], whole[most:]
+            entered, began_ns = self._try_write(piece)
+            # Few writers overtake another one on the way to the file.
+            landed_ns = self.now - 100 if random.random() < 0.02 else began_ns + 1
+            number = record.add(landed_ns, self.process.log_name, piece, self.cpu)
+            record.lines[number].end, record.lines[number].true_ns = "", printed_ns
+            record.lines[number].bare = line >= 0
+            line, first = (number, entered) if line < 0 else (line, first)
+            self.spend(0.3, 1.2)
+        self.process.written_ns = self.now
+        record.truth.writes.append((line, first))
+        return line
+
+    def _try_write(self, piece: str) -> tuple[int, float]:
+        """Write some bytes, if need be again; return the record of the call that wrote them, and its time."""
+        size, random = len(piece), self.machine.random
+        while self.scene.writes == "odd" and random.random() < 0.03:
+            self.trace(f"sys_write(fd: 0x2, buf: 0x7f10, count: {size:#x})")
+            self.spend(0.3, 0.9)
+            # -ENOSPC, and -ERESTARTSYS, which is no end of the call.
+            self.trace(f"sys_write -> {random.choice((-28, -512)) % (1 << 64):#x}")
+        entered = self.trace(f"sys_write(fd: 0x2, buf: 0x7f10, count: {size + 5 * (self.scene.writes == 'odd'):#x})")
+        began_ns = self.now
+        self.spend(0.4, 1.5)
+        self.trace(f"sys_write -> {size:#x}")
+        return entered, began_ns
 
     def say_raw(self, site: str, text: str) -> None:
         """Print a line of ROCr, which shows CLOCK_MONOTONIC_RAW."""
@@ -221,6 +263,8 @@ class Process:
         self.level = self.scene.levels[number % len(self.scene.levels)] if self.scene.levels else self.scene.level
         self.address = address
         self.threads: list[Thread] = []
+        # Until then a thread holds the lock of its log.
+        self.written_ns = 0.0
         self.queues: list[Queue] = []
         self.mapped: set[int] = set()
         # Handles of signals that a stream's next kernel will wait for.

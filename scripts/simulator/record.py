@@ -14,7 +14,8 @@ class Line:
     """Hold one line of a source: its number (its place in `Recorder.lines`), true time, text; and where it is written.
 
     Copies of a line (one that is written twice, or torn) keep its number. One that its file ends in has no `end`. What
-    stands in a file and is no line of the run is `bare`: it is written as it is.
+    stands in a file and is no line of the run is `bare`: it is written as it is. `true_ns` is when it was printed, if
+    that is not when it was written.
     """
 
     number: int
@@ -27,6 +28,7 @@ class Line:
     offset: int = -1
     file: str = ""
     bare: bool = False
+    true_ns: float = -1.0
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Truth:
     kernels: list[tuple[int, str]] = field(default_factory=list)
     gpu: list[tuple[int, float, float]] = field(default_factory=list)
     threads: list[tuple[int, int, int, int]] = field(default_factory=list)
+    writes: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass

@@ -24,7 +24,7 @@ _HEAD = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:2\n
 _HEAD += "# SYNTHETIC: made by scripts/simulator; no kernel recorded this\n"
 _PAIRS = (
     "doorbells", "calls", "inside", "around", "gpu_times", "syscalls", "commands", "creations", "dependencies",
-    "completions", "mappings", "enclosing", "exits",
+    "completions", "mappings", "enclosing", "exits", "writes",
 )  # fmt: skip
 
 
@@ -194,7 +194,13 @@ def _write(path: Path, lines: list[Line], head: str, form: Callable[[Line], str]
 
 def _moments(lines: list[Line], numbers: dict[str, int]) -> pl.DataFrame:
     rows = [
-        (x.number, numbers[f"trace {x.cpu}" if x.source == "trace" else x.source], x.offset, x.at_ns) for x in lines
+        (
+            x.number,
+            numbers[f"trace {x.cpu}" if x.source == "trace" else x.source],
+            x.offset,
+            max(x.at_ns if x.true_ns < 0 else x.true_ns, 0.0),
+        )
+        for x in lines
     ]
     return pl.DataFrame(
         rows, schema={"line": pl.Int64, "file": pl.UInt16, "offset": pl.Int64, "true_ns": pl.Float64}, orient="row"

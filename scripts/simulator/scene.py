@@ -46,6 +46,8 @@ class Scene:
         graph_packets: kernels of each graph; 0 = two to five.
         same_layout: whether the processes have equal addresses, as copies of one container without ASLR do.
         pages: whether the trace is written as pages of the ring buffer, else as text.
+        writes: how the log is written, if the trace shows that: `file` (one write per record), `stderr` (pieces of at
+            most 128 bytes), `odd` (pieces of any size, with short writes, restarts and a full disk on the way); or not.
         kinds: weights of the operations.
     """
 
@@ -85,6 +87,7 @@ class Scene:
     graph_packets: int = 0
     same_layout: bool = False
     pages: bool = False
+    writes: str = ""
     kinds: tuple[tuple[str, float], ...] = (
         ("launch", 10), ("event", 3), ("sync", 1), ("malloc", 1), ("copy", 1), ("graph", 0.5), ("getters", 2),
     )  # fmt: skip

@@ -54,6 +54,8 @@ def log_environment(level: int, log_file: Path) -> dict[str, str]:
         "AMD_LOG_MASK": str(_ALL_MESSAGES),
         "AMD_LOG_LEVEL_FILE": str(log_file),
         "AMD_LOG_LEVEL_SIZE": str(_NO_SIZE_LIMIT),
+        # Runtimes of 2026 else let one thread write what all print; older ones do not know it.
+        "AMD_LOG_ASYNC": "0",
     }
 
 
@@ -91,5 +93,7 @@ class CaptureOptions:
     run_options: tuple[str, ...] = ()
     pid: int | None = None
     hqd_interval: float | None = None
+    stall: float | None = None
+    stall_kill: bool = False
     quiet: bool = False
     share: bool = False

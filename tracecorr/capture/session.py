@@ -12,7 +12,7 @@ from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.facts import choose_variables, copy_topology, describe_end, first_facts, read_all_clocks
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.container_logs import clear_leftovers
-from tracecorr.capture.hiplog.elsewhere import LogSight
+from tracecorr.capture.hiplog.elsewhere import LogDescriptors, LogSight
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
 from tracecorr.capture.options import CaptureOptions, describe_replaced
 from tracecorr.capture.plan.plan import Offer, Plan
@@ -20,6 +20,7 @@ from tracecorr.capture.probes.libraries import KeptPlan, LateProbes
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Interrupted, Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
+from tracecorr.capture.stall import StallWatch, warn_of_reset
 from tracecorr.capture.status import Pace, Progress, StatusLine
 from tracecorr.capture.tracefs.clocks import measure_event_cost, time_call
 from tracecorr.capture.tracefs.control import Tracefs
@@ -29,7 +30,7 @@ from tracecorr.capture.workload.host import AttachedProcess, Ending
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.capture.workload.launch import launch
 from tracecorr.capture.workload.processes import ProcessTable, read_thread_map
-from tracecorr.model.errors import MachineError, SessionError, quote_path
+from tracecorr.model.errors import ControlFileError, MachineError, SessionError, quote_path
 from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.recording import list_raw_files
 
@@ -38,7 +39,7 @@ Say = Callable[[str], None]
 _TICK_SECONDS = 0.1
 # What lets a capture start after all.
 _STEPS = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENOSPC: "make room there"}
-_PROCESSES_SECONDS, _OPENERS_SECONDS, _CPUS_SECONDS = 0.02, 0.5, 1.0
+_PROCESSES_SECONDS, _OPENERS_SECONDS, _CPUS_SECONDS, _STALLS_SECONDS = 0.02, 0.5, 1.0, 0.5
 
 
 class Session:
@@ -67,6 +68,7 @@ class Session:
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
         self._find_cpus, self._find_blind = Pace(_CPUS_SECONDS), Pace(_PROCESSES_SECONDS)
+        self._find_stalls = Pace(_STALLS_SECONDS)
         self._interrupts, self._end_reason, self._detached = 0, "", False
         self._left: frozenset[int] = frozenset()
         self._info: dict[str, Any] = {}
@@ -175,7 +177,10 @@ class Session:
             self.problems.append("no snapshots of hqds: on a virtual function each register goes through the host")
             interval = None
         self._snapshots = Snapshots(self._folder, interval)
+        stall = self._options.stall
+        self._stall = StallWatch(self._folder, stall, self._status.tell) if stall is not None else None
         self._sight = self._watch_sight()
+        self._descriptors = LogDescriptors(self._launched.variables.get("AMD_LOG_LEVEL_FILE"))
         self._ending = Ending(self._launched.workload, self._status.tell, is_wanted=self._options.kill)
         frames = self._folder.frames if self._options.compress_log else None
         self._logs = LogKeeper(self._launched.logs, frames, self._list_users)
@@ -267,12 +272,22 @@ class Session:
             self._late.look(self._processes.alive)
             self._plan.tick()
             self._find_openers.run(self._admit_openers)
+            self._follow_logs()
             self._find_cpus.run(lambda: self._recorder.cover(self._processes.alive))
             self._find_blind.run(self._look_for_blind)
+            self._find_stalls.run(self._look_for_stalls)
             self._obey_limits()
         self._ending.tick()
         if self._status.is_due():
             self._show()
+
+    def _look_for_stalls(self) -> None:
+        """Save what stands; end the workload where that is wanted, after saying what it may do to others."""
+        told = self._stall.tick(self._processes.alive) if self._stall is not None else ""
+        if told and self._options.stall_kill:
+            self._status.tell(warn_of_reset(self._processes.alive))
+            self._end_recording(told)
+            self._ending.begin(told, "--stall-kill")
 
     def _watch_sight(self) -> LogSight | None:
         """Return what finds processes that cannot reach the log; a container was given a folder of its own."""
@@ -291,6 +306,14 @@ class Session:
         if self._options.container is not None:
             for pid in self._members.find_openers():
                 self._admit(pid, "opened /dev/kfd in the container")
+
+    def _follow_logs(self) -> None:
+        """Record the writes to the HIP logs from when on these are open."""
+        try:
+            if self._descriptors.look(self._processes.alive, time.monotonic()):
+                self._recorder.armed.record_writes(self._descriptors.found)
+        except ControlFileError as error:
+            self.problems.append(f"the writes of the HIP log are not recorded: {error}")
 
     def _obey_limits(self) -> None:
         now = time.monotonic()
@@ -331,6 +354,10 @@ class Session:
         if self._end_reason:
             return
         self._end_reason = reason
+        if self._stall is not None:
+            self._stall.stop()
+            self._info["stalls"] = self._stall.found
+            self.problems += [found["told"] for found in self._stall.found]
         self._processes.refresh()
         self._processes.adopt(self._recorder.armed.list_followed())
         if self._launched.workload.status is not None:

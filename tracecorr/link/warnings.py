@@ -12,6 +12,7 @@ from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 from tracecorr.link.threads.hashed_tids import SHARED_NUMBER
+from tracecorr.link.writes.place import LogWrites
 from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 
@@ -59,6 +60,7 @@ def list_warnings(
         pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
     ).is_empty():
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
+    warnings += _warn_device_rings(tables["args"])
     warnings += _warn_shared_numbers(threads, tables["processes"])
     warnings += warn_foreign(events, tables["links"])
     # What a capture dumped by itself is of its run, be it from before the first queue.
@@ -76,20 +78,26 @@ def list_warnings(
     return [*warnings, *warn_of_another_run(events, tables["args"], samples)]
 
 
-def warn_missing(missing: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Name the logs in which bytes are missing that the trace shows to be written, and where.
+def warn_of_writes(writes: LogWrites, files: pl.DataFrame) -> list[str]:
+    """Name the logs that do not hold what the trace shows to be written, and where.
 
     Args:
-        missing: `part_tables.MISSING`.
+        writes: what the writes of the trace tell of the logs.
         files: the table.
     """
-    named = missing.join(files.select("file", "path"), on="file", maintain_order="left")
+    named = writes.missing.join(files.select("file", "path"), on="file", maintain_order="left")
     found = named.group_by("path", maintain_order=True).agg("position", "bytes")
-    return [
+    warnings = [
         f"{path}: {sum(sizes):,} bytes that the trace shows to be written are not in it: "
         + ", ".join(f"{size:,} at byte {at:,}" for at, size in list(zip(places, sizes, strict=True))[:_MOST_NAMED])
         + (f", and at {len(places) - _MOST_NAMED} more places" if len(places) > _MOST_NAMED else "")
         for path, places, sizes in found.iter_rows()
+    ]
+    paths = dict(files.select("file", "path").iter_rows())
+    return warnings + [
+        f"{paths[file]}: its records are not joined to the writes of the trace: no file that the trace shows to be "
+        "written holds them alone; import the log as its program wrote it, not as a collector passed it on"
+        for file in writes.unfit
     ]
 
 
@@ -100,6 +108,17 @@ def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list
         f"process {pid}: several threads print tid {tid:#07x}, a hash of 20 bits: their lines cannot be told apart, so "
         "that calls of theirs may be paired wrongly, and none of them is linked to the trace"
         for pid, tid in shared.select("log_pid", "log_tid").iter_rows()
+    ]
+
+
+def _warn_device_rings(args: pl.DataFrame) -> list[str]:
+    """Say that rings lie in memory of the GPU (ROCm 10), where nobody but the GPU reads them quickly."""
+    on = args.filter((pl.col("key").cast(pl.String) == "device_mem_ring_buf") & (pl.col("u64") == 1)).height
+    if not on:
+        return []
+    return [
+        f"the rings of {on} queues lie in memory of the GPU (device_mem_ring_buf 1): their packets are known from the "
+        "log alone, and reading them there would be slow"
     ]
 
 
@@ -149,7 +168,8 @@ def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
     ).agg(width.max().alias("width"), pl.col("method").cast(pl.String).first())  # fmt: skip
     return [
         f"{source}: times are known to {width / 1e6:.1f} ms only (by {method}): system calls and doorbells may stay "
-        "unlinked; clock samples each second, or a doorbell probe, narrow that"
+        "unlinked; the writes of the log (events/syscalls/sys_enter_write), clock samples each second, or a doorbell "
+        "probe, narrow that"
         for source, width, method in wide.filter(pl.col("width") > _WIDE_NS).iter_rows()
     ]
 

@@ -141,7 +141,13 @@ WRITES = Table(
         ("tid", U64, "kernel thread"),
         ("pid", U32, "its process; null = not told"),
         ("stamp_ns", I64, "start of the call on the trace's clock", "ns"),
-        ("evidence", CAT, "`recorded`: by the order of the writes; `derived`: the log's content told the order"),
+        ("end_stamp_ns", I64, "its end; its start where that was not traced", "ns"),
+        (
+            "evidence",
+            CAT,
+            "`recorded`: by the order of the writes; `derived`: the log's content told the order; `inferred`: two "
+            "writers were at it at once, and nothing tells whose bytes came first",
+        ),
     ),
 )
 

@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.model.kinds import Flag
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.read.amdlog import read_amd_log
-from tracecorr.read.amdlog.shared import SharedLog, find_swaps
+from tracecorr.read.amdlog.shared import SharedLog, find_order
 from tracecorr.store import Capture
 
 _RECORD = ":3:hip_memory.cpp :{}: 100000{:03d} us: [pid:{} tid: 0x7f{:010x}]  hipMalloc ( 0x7ffd, {} ) \n"
@@ -63,8 +63,9 @@ def test_two_writes_that_landed_in_the_other_order_are_swapped() -> None:
     lengths = np.array([size for _, size, _ in pieces])
     lengths[[2, 3]], pids[2], pids[3] = lengths[[3, 2]], 42, 41
     position = np.cumsum(lengths) - lengths
-    found = find_swaps(position, lengths, pids, lambda at, size: data[at : at + size], len(data))
-    assert found.tolist() == [2]
+    at_once = np.arange(len(pids)) == 2
+    found = find_order(position, lengths, pids, at_once, lambda at, size: data[at : at + size], len(data))
+    assert found.swapped.tolist() == [2]
 
 
 def test_each_record_of_two_processes_on_one_stderr_has_its_process(data_folder: Path, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tracecorr.capture.workload.invoker import read_environment, read_status
 from tracecorr.capture.workload.processes import find_user, is_writable, list_family
 
 _PROC = Path("/proc")
+# Seconds between two looks at a process, at least, and as a share of its age.
+_LEAST_PAUSE, _SHARE_OF_AGE = 0.01, 0.05
 _RUNTIME = "libamdhip64"
 _STARTS = frozenset(("run", "exec", "start", "restart", "compose", "up"))
 _DECISIVE = ("AMD_LOG_LEVEL", "AMD_LOG_LEVEL_FILE", "AMD_LOG_MASK")
@@ -134,6 +136,44 @@ def _target(link: Path) -> str:
         return "/"
 
 
+class LogDescriptors:
+    """Find by which descriptors the processes of a workload write their HIP logs.
+
+    A process is looked at the more rarely, the longer it lives without a log.
+
+    Args:
+        log_file: AMD_LOG_LEVEL_FILE as the workload was told; None = as each process has it.
+    """
+
+    def __init__(self, log_file: str | None) -> None:
+        self._log_file = log_file
+        self._first: dict[int, float] = {}
+        self._next: dict[int, float] = {}
+        self.found: set[int] = set()
+
+    def look(self, pids: Iterable[int], now: float) -> bool:
+        """Look at processes; return whether there is another descriptor than before.
+
+        Args:
+            pids: those that are alive.
+            now: the time, in seconds.
+        """
+        before = len(self.found)
+        for pid in pids:
+            if now < self._next.get(pid, 0):
+                continue
+            named = self._log_file or (read_environment(pid) or {}).get("AMD_LOG_LEVEL_FILE")
+            own = {int(link.name) for link, name in _list_open(pid) if _is_log(name, named)} if named else set()
+            age = now - self._first.setdefault(pid, now)
+            self._next[pid] = now + max(_LEAST_PAUSE, age * (1 if own else _SHARE_OF_AGE))
+            self.found |= own
+        return len(self.found) > before
+
+
+def _is_log(name: str, named: str) -> bool:
+    return name == Path(named).name or name.startswith(f"{Path(named).name}_")
+
+
 class OwnLogs:
     """The logs of a running process and its descendants, found among their open files.
 
@@ -181,7 +221,7 @@ class OwnLogs:
             named = (read_environment(pid) or {}).get("AMD_LOG_LEVEL_FILE", "")
             user = (read_status(pid) or {}).get("Uid", "").split()
             for link, name in _list_open(pid) if named and user else ():
-                if name == Path(named).name or name.startswith(f"{Path(named).name}_"):
+                if _is_log(name, named):
                     with suppress(OSError):
                         self._take(link, name, int(user[1]))
 

@@ -77,6 +77,10 @@ EVENT_SETS = ("minimal", "default", "full")
 SMI_EVENTS = "SMI events of the KFD (evictions, page faults, resets)"
 
 
+# The writes of the HIP logs: recorded of descriptors that are logs alone, of none before one is known.
+LOG_WRITES, NO_DESCRIPTOR = "syscalls/sys_enter_write", "fd == 0xffffffff"
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What the command line asks for."""

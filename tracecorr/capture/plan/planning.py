@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from tracecorr.capture.plan.plan import (
     EVENT_SETS,
+    LOG_WRITES,
+    NO_DESCRIPTOR,
     SMI_EVENTS,
     Absent,
     EventPlan,
@@ -35,7 +37,7 @@ _SYSCALLS = (
 # Per event set and instance. Scheduler and interrupt events fire outside the workload: nothing filters them by pid.
 _WORKLOAD = {
     "minimal": ("sched/sched_process_fork", "sched/sched_process_exec", "sched/sched_process_exit"),
-    "default": tuple(f"syscalls/sys_{way}_{call}" for call in _SYSCALLS for way in ("enter", "exit")),
+    "default": (*(f"syscalls/sys_{way}_{call}" for call in _SYSCALLS for way in ("enter", "exit")), LOG_WRITES),
     "full": ("sched/sched_switch", "sched/sched_wakeup"),
 }
 _GPU = {
@@ -144,8 +146,15 @@ def _plan_events(
             chosen[instance].update(dict.fromkeys(found))
             if not found and text not in _OPTIONAL:
                 absent.append(_no_event(text, offer.events))
-    plans = {name: tuple(EventPlan(*path.split("/", 1)) for path in paths) for name, paths in chosen.items()}
+    plans = {name: tuple(_plan_event(path, wanted.events) for path in paths) for name, paths in chosen.items()}
     return plans["workload"], plans["gpu"], list(dict.fromkeys(absent))
+
+
+def _plan_event(path: str, asked: Iterable[str]) -> EventPlan:
+    # Who asks for all writes gets them.
+    alone = path == LOG_WRITES and not any(fnmatch.fnmatch(path, text.replace(":", "/", 1)) for text in asked)
+    system, name = path.split("/", 1)
+    return EventPlan(system, name, NO_DESCRIPTOR if alone else "")
 
 
 def _matching(text: str, events: frozenset[str]) -> list[str]:
@@ -238,7 +247,8 @@ def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterato
         yield f"  options: {' '.join(f'{name}={value}' for name, value in instance.options)}"
     systems: dict[str, list[str]] = {}
     for event in instance.events:
-        systems.setdefault(event.system, []).append(event.name)
+        alone = " (of HIP logs alone, without what is written)" if event.filter == NO_DESCRIPTOR else ""
+        systems.setdefault(event.system, []).append(f"{event.name}{alone}")
     for system, names in systems.items():
         yield f"  events {system}: {' '.join(names)}"
     if instance.functions:

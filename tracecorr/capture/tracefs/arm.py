@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tracecorr.capture.plan.plan import Absent, EventPlan, InstancePlan, Plan, ProbePlan
+from tracecorr.capture.plan.plan import LOG_WRITES, Absent, EventPlan, InstancePlan, Plan, ProbePlan
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import PREFIX, Journal
 from tracecorr.capture.tracefs.undo import ACTIONS
@@ -80,6 +80,8 @@ def number_functions(lines: Sequence[str], names: Sequence[str]) -> tuple[list[i
 
 
 _LEAST_BUFFER_KB = 64
+# How many bytes of what system calls are given their events hold.
+_CONTENTS = "syscall_user_buf_size"
 # So many tasks of the machine may be in a function at once, waiting too: returns of more are lost, counted nowhere. By
 # itself the kernel takes two per CPU; it allows 4096 (KRETPROBE_MAXACTIVE_MAX of trace_probe.h).
 _MOST_INSIDE = 1024
@@ -310,6 +312,8 @@ class Armed:
     def _enable_event(self, instance: Tracefs, event: EventPlan) -> bool:
         folder = f"events/{event.system}/{event.name}"
         try:
+            if f"{event.system}/{event.name}" == LOG_WRITES and not self._leaves_contents(instance, folder):
+                return False
             if event.filter:
                 instance.write(f"{folder}/filter", event.filter)
             instance.write(f"{folder}/enable", "1")
@@ -317,6 +321,29 @@ class Armed:
             self.absent.append(Absent(f"event {event.system}/{event.name}", error.log or os.strerror(error.number)))
             return False
         return True
+
+    def _leaves_contents(self, instance: Tracefs, folder: str) -> bool:
+        """Tell whether an event of a write holds none of what is written: Linux 6.19 copies it by default."""
+        try:
+            instance.write(_CONTENTS, "0")
+        except ControlFileError as error:
+            if not instance.has(_CONTENTS) and "__data_loc" not in instance.read(f"{folder}/format"):
+                return True
+            why = f"it would hold what is written: {_CONTENTS}: {os.strerror(error.number)}"
+            self.absent.append(Absent(f"event {LOG_WRITES}", why))
+            return False
+        return True
+
+    def record_writes(self, descriptors: Iterable[int]) -> None:
+        """Record the writes to these descriptors of the workload, where the plan has writes of logs.
+
+        Raises:
+            ControlFileError: the kernel refused it.
+        """
+        text = " || ".join(f"fd == {number}" for number in sorted(descriptors))
+        for name, plan in self._plans.items():
+            if any(f"{e.system}/{e.name}" == LOG_WRITES and e.filter for e in plan.events):
+                Tracefs(self.instances[name]).write(f"events/{LOG_WRITES}/filter", text)
 
     def _trace_functions(self, instance: Tracefs, plan: InstancePlan) -> tuple[str, ...]:
         """Switch the function tracer on for exactly these functions: an empty filter would mean all of them."""

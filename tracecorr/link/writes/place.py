@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -47,12 +47,14 @@ class LogWrites:
         writers: `part_tables.WRITERS`.
         spans: between which stamps of the log some writes were entered, for `clock.causal_pairs.bound_spans`.
         missing: `part_tables.MISSING`.
+        unfit: logs (key of `files`) that are no file that the trace shows to be written, though one is as long.
     """
 
     placed: pl.DataFrame = field(default_factory=PLACED.empty)
     writers: pl.DataFrame = field(default_factory=WRITERS.empty)
     spans: pl.DataFrame = field(default_factory=frames.SPANS.empty)
     missing: pl.DataFrame = field(default_factory=MISSING.empty)
+    unfit: tuple[int, ...] = ()
 
 
 def read_writes(
@@ -74,25 +76,30 @@ def read_writes(
     if not has_writes(rows):
         return LogWrites()
     records = list_records(rows.filter(pl.col("source") == "amd_log"))
-    placed, missing = (known.placed, known.missing) if known else _place_logs(rows, records, args, losses, sizes)
-    wrote = _join_records(records, placed)
+    known = known or _place_logs(rows, records, args, losses, sizes)
+    wrote = _join_records(records, known.placed)
     writers, by_themselves = _list_writers(wrote)
-    return LogWrites(placed, writers, _list_spans(wrote, by_themselves), missing)
+    return replace(known, writers=writers, spans=_list_spans(wrote, by_themselves))
 
 
 def _place_logs(
     rows: pl.DataFrame, records: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, sizes: Mapping[int, int]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> LogWrites:
     """Return the writes of all logs, and the bytes that are missing in them."""
     written = follow_writes(rows.filter(pl.col("source") == "ftrace"), args, losses)
     files = _list_files(written)
-    found, missing = [PLACED.empty()], [MISSING.empty()]
+    found, missing, unfit = [PLACED.empty()], [MISSING.empty()], []
     for (file,), own in records.group_by("file", maintain_order=True):
-        aligned = _align_log(own, sizes[int(str(file))], files)
-        if aligned is not None:
-            found.append(PLACED.conform(_list_placed(aligned, own).with_columns(file=pl.lit(file, pl.UInt16))))
-            missing.append(MISSING.conform(_describe_missing(aligned, own).with_columns(file=pl.lit(file, pl.UInt16))))
-    return pl.concat(found).sort("file", maintain_order=True), pl.concat(missing)
+        number = int(str(file))
+        aligned = _align_log(own, sizes[number], files)
+        if aligned is None:
+            unfit += [number] if any(2 * one.size > sizes[number] for one in files) else []
+            continue
+        of_file = pl.lit(number, pl.UInt16).alias("file")
+        found.append(PLACED.conform(_list_placed(aligned, own).with_columns(of_file)))
+        missing.append(MISSING.conform(_describe_missing(aligned, own).with_columns(of_file)))
+    placed = pl.concat(found).sort("file", maintain_order=True)
+    return LogWrites(placed, missing=pl.concat(missing), unfit=tuple(unfit))
 
 
 def list_records(log: pl.DataFrame) -> pl.DataFrame:
@@ -201,7 +208,7 @@ def _list_placed(found: _Aligned, records: pl.DataFrame) -> pl.DataFrame:
         evidence = RECORDED if whole or piece.is_timed else INFERRED
         parts.append(
             calls.select(
-                "length", "trace_file", "trace_offset", "tid", "pid", "stamp_ns", "end_ns",
+                "length", "trace_file", "trace_offset", "tid", "pid", "stamp_ns", end_stamp_ns="end_ns",
                 position=pl.Series(run.starts[chosen] + piece.shift), evidence=pl.lit(evidence),
             )
         )  # fmt: skip
@@ -232,14 +239,14 @@ def _swap(placed: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     pairs = np.flatnonzero(follows & np.isin(swapped, starts) & ~np.isin(at[1:], starts))
     pairs = pairs[np.diff(pairs, prepend=-2) > 1]
     if not len(pairs):
-        return placed.drop("end_ns")
+        return placed
     order = np.arange(len(at))
     order[pairs], order[pairs + 1] = pairs + 1, pairs
     at = at.copy()
     at[pairs + 1] = swapped[pairs]
     changed = np.zeros(len(at), dtype=np.bool_)
     changed[pairs] = changed[pairs + 1] = True
-    moved = placed.drop("position", "end_ns")[pl.Series(order)].with_columns(position=pl.Series(at))
+    moved = placed.drop("position")[pl.Series(order)].with_columns(position=pl.Series(at))
     return moved.with_columns(evidence=pl.when(pl.Series(changed)).then(pl.lit(DERIVED)).otherwise("evidence"))
 
 

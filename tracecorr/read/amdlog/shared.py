@@ -16,64 +16,84 @@ from polars import selectors as cs
 
 from tracecorr.model.parts import Block
 from tracecorr.native import Ints
+from tracecorr.read.text import Mask
 
 _CHUNK_BYTES = 16 << 20
 _NEWLINE, _COLON = b"\n:"
 
 
-def find_swaps(
-    position: Ints, length: Ints, pids: Sequence[int], read_at: Callable[[int, int], bytes], size: int
-) -> Ints:
-    """Return the writes that landed behind the next one, though they began before it: two processes at once.
+@dataclass(frozen=True)
+class Order:
+    """Say of writes of several processes at once which landed in another order than they began.
 
-    A process that has a record open goes on with it, and begins a record where it has none: a write that does neither
-    is swapped with its neighbour, if both then do.
+    Args:
+        swapped: writes that landed behind the next one, as the content of the log tells.
+        unsure: writes of which nothing tells whether they did.
+    """
+
+    swapped: Ints
+    unsure: Ints
+
+
+def find_order(
+    position: Ints, length: Ints, pids: Sequence[int], at_once: Mask, read_at: Callable[[int, int], bytes], size: int
+) -> Order:
+    """Return which writes landed behind the next one.
+
+    A process that has a record open goes on with it, and begins a record where it has none: only an order in which both
+    writes do so is possible.
 
     Args:
         position, length, pids: of the writes, in the order in which they began.
+        at_once: whether each was not over when the next one began.
         read_at: gives bytes of the log.
         size: bytes of the log.
     """
-    first, last = _read_ends(position, length, read_at, size)
     codes = np.unique(np.asarray(pids), return_inverse=True)[1]
+    ends = position + length
+    first, last = (_read_bytes(places, read_at, size) for places in (position, ends - 1))
+    before, after = _list_neighbours(codes)
+    is_open = (before >= 0) & (last[before] != _NEWLINE)
+    pairs = np.flatnonzero(at_once[:-1] & (codes[:-1] != codes[1:]) & (ends[:-1] == position[1:]))
+    middle = position[pairs] + length[pairs + 1]
+    middle_last, middle_first = (_read_bytes(places, read_at, size) for places in (middle - 1, middle))
+
+    def fits(write: Ints, begin: Ints, end: Ints) -> Mask:
+        """Tell whether writes that begin and end with some bytes go on where their process was, and it behind them."""
+        follows = (first[after[write]] == _COLON) == (end == _NEWLINE)
+        found: Mask = ((begin == _COLON) != is_open[write]) & (follows | (after[write] < 0))
+        return found
+
+    one, two = pairs, pairs + 1
+    kept = fits(one, first[one], last[one]) & fits(two, first[two], last[two])
+    swapped = fits(two, first[one], middle_last) & fits(one, middle_first, last[two])
+    # Of more than two at once a pair alone tells nothing, unless each of them has its place.
+    group = np.cumsum(np.append(True, ~at_once[:-1]))[one]
+    size_of, odd = np.bincount(group), np.bincount(group, weights=~(kept & ~swapped))
+    many = (size_of[group] > 1) & (odd[group] > 0)
+    return Order(one[swapped & ~kept & ~many], one[(swapped == kept) | many])
+
+
+def _list_neighbours(codes: Ints) -> tuple[Ints, Ints]:
+    """Return the writes of the same process before and after each; -1 = none."""
     order = np.argsort(codes, kind="stable")
-    is_first = np.append(True, codes[order][1:] != codes[order][:-1])
+    same = codes[order][1:] == codes[order][:-1]
     before, after = np.full(len(codes), -1), np.full(len(codes), -1)
-    before[order[1:]] = np.where(is_first[1:], -1, order[:-1])
-    after[order[:-1]] = np.where(is_first[1:], -1, order[1:])
-    open_before = (before >= 0) & (last[before] != _NEWLINE)
-    odd = np.flatnonzero((first == _COLON) == open_before)
-    # The write itself, or the one before it of its process, may be one of two that are swapped.
-    ones = np.unique(np.concatenate([odd, odd - 1, before[odd], before[odd] - 1]))
-    swaps: list[int] = []
-    for one in ones[(ones >= 0) & (ones < len(codes) - 1)].tolist():
-        two = one + 1
-        if codes[one] == codes[two]:
-            continue
-        if position[one] + length[one] != position[two] or (swaps and swaps[-1] == one - 1):
-            continue
-        data = read_at(int(position[one]), int(length[one] + length[two]))
-        pieces = {two: data[: length[two]], one: data[length[two] :]}
-        if all(
-            (piece[0] == _COLON) != open_before[write]
-            and (after[write] < 0 or (first[after[write]] == _COLON) == (piece[-1] == _NEWLINE))
-            for write, piece in pieces.items()
-        ):
-            swaps.append(one)
-    return np.array(swaps, dtype=np.int64)
+    before[order[1:]] = np.where(same, order[:-1], -1)
+    after[order[:-1]] = np.where(same, order[1:], -1)
+    return before, after
 
 
-def _read_ends(position: Ints, length: Ints, read_at: Callable[[int, int], bytes], size: int) -> tuple[Ints, Ints]:
-    """Return the first and the last byte of each write."""
-    ends = []
-    for places in (position, position + length - 1):
-        found = np.zeros(len(places), dtype=np.int64)
-        for start in range(0, size, _CHUNK_BYTES):
-            own = slice(*np.searchsorted(places, [start, start + _CHUNK_BYTES]).tolist())
-            data = np.frombuffer(read_at(start, min(_CHUNK_BYTES, size - start)), dtype=np.uint8)
-            found[own] = data[places[own] - start]
-        ends.append(found)
-    return ends[0], ends[1]
+def _read_bytes(places: Ints, read_at: Callable[[int, int], bytes], size: int) -> Ints:
+    """Return the byte of the log at each place; places are sorted, or nearly so."""
+    found = np.zeros(len(places), dtype=np.int64)
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    for start in range(0, size, _CHUNK_BYTES):
+        own = slice(*np.searchsorted(ordered, [start, start + _CHUNK_BYTES]).tolist())
+        data = np.frombuffer(read_at(start, min(_CHUNK_BYTES, size - start)), dtype=np.uint8)
+        found[order[own]] = data[ordered[own] - start]
+    return found
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,11 @@ class SharedLog:
     def of(cls, position: Ints, length: Ints, pids: Sequence[int], size: int) -> SharedLog:
         """Return what writes tell of a log: where each begins (sorted), its bytes, and its process."""
         codes = np.unique(np.asarray(pids), return_inverse=True)[1].astype(np.int64)
+        # Where bytes are missing in the log, the places of two writes may touch.
+        ends = np.minimum(np.maximum.accumulate(position + length), size)
+        position = np.maximum(position, np.append(0, ends[:-1]))
+        length = ends - position
+        position, length, codes = position[length > 0], length[length > 0], codes[length > 0]
         unknown = int(codes.max()) + 1
         before = np.insert(position + length, 0, 0)
         gap = np.flatnonzero(np.append(position, size) > before)
