@@ -64,10 +64,10 @@ _EVENT_COLUMNS = [
     "chain", "queue", "stream_id", "kernel_id", "packet_index", "index_counted", "signal", "command", "size_bytes",
 ]  # fmt: skip
 
-EDGE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evidence": pl.String}
+_EDGE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evidence": pl.String}
 
 
-def select_launches(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+def _select_launches(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the log's packets and copies that HIP submits (ROCr's own packets are left out)."""
     copy = (pl.col("layer") == "copy") & (pl.col("name") == COPY)
     internal = args.filter(pl.col("key") == "rocr").select("event")
@@ -91,7 +91,7 @@ class Launches:
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
-    edges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EDGE))
+    edges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_EDGE))
     gpu: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema={"event": pl.Int64, "gpu_event": pl.Int64}))
     commands: pl.DataFrame = field(
         default_factory=lambda: pl.DataFrame(schema={"event": pl.Int64, "command": pl.UInt64})
@@ -117,7 +117,7 @@ def build_launches(
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
             `unaligned` that its clock is not known, so that no store is matched.
     """
-    base = select_launches(events, args)
+    base = _select_launches(events, args)
     if base.is_empty():
         return Launches()
     commands = _commands(events)
@@ -282,10 +282,18 @@ def _select(joined: pl.DataFrame) -> pl.DataFrame:
         evidence.alias("doorbell_evidence"),
         pl.when(~seen).then("doorbell_lo_ns").alias("doorbell_lo_ns"),
         pl.when(~seen).then("doorbell_hi_ns").alias("doorbell_hi_ns"),
-        *_SHOWN_COLUMNS,
+        *_SHOWN_COLUMNS, *_read_header(),
         pl.when(is_packet & ~pl.col("index_counted")).then("packet_index").alias("wptr"), "signal", "size_bytes",
         "unlinked_reason",
     )  # fmt: skip
+
+
+def _read_header() -> list[pl.Expr]:
+    """Return what the header of a packet says: bit 8, and the scopes in bits 9 and 11 (hsa.h, AQL packet header)."""
+    header, one, two = pl.col("header"), pl.lit(1, pl.UInt32), pl.lit(3, pl.UInt32)
+    scopes = {"acquire": 1 << 9, "release": 1 << 11}
+    fields = [(header // (1 << 8) & one).cast(pl.Boolean).alias("barrier")]
+    return fields + [(header // step & two).cast(pl.UInt16).alias(name) for name, step in scopes.items()]
 
 
 def _span_trace(events: pl.DataFrame) -> tuple[pl.Expr, pl.Expr]:
