@@ -24,24 +24,19 @@ def main() -> None:
         if status:
             raise SystemExit(f"{name} failed with {status}")
 
-    stream, memory, event = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    stream, memory = ctypes.c_void_p(), ctypes.c_void_p()
     size = ctypes.c_size_t(options.size * 1024)
     call("hipMalloc", ctypes.byref(memory), size)
     call("hipStreamCreateWithPriority", ctypes.byref(stream), _NON_BLOCKING, options.priority)
-    call("hipEventCreate", ctypes.byref(event))
     stamps = Stamps()
-
-    def fill(value: int) -> None:
-        call("hipMemsetAsync", memory, value, size, stream)
-        # With an event behind it the runtime asks for the kernel's times on the GPU, and logs them.
-        call("hipEventRecord", event, stream)
-
     for number in range(options.iterations):
-        stamps.time(lambda value=number % 256: fill(value), lambda: call("hipEventSynchronize", event))
+        stamps.time(
+            lambda value=number % 256: call("hipMemsetAsync", memory, value, size, stream),
+            lambda: call("hipStreamSynchronize", stream),
+        )
         if options.pause_ms:
             time.sleep(options.pause_ms / 1000)
     stamps.print()
-    call("hipEventDestroy", event)
     call("hipStreamDestroy", stream)
     call("hipFree", memory)
 

@@ -7,7 +7,13 @@ import polars as pl
 import pytest
 
 from tracecorr.analyze.experiment import as_rows
-from tracecorr.analyze.policies import describe_policy, measure_handovers, summarize_low, summarize_policies
+from tracecorr.analyze.policies import (
+    compare_stamps,
+    describe_policy,
+    measure_handovers,
+    summarize_low,
+    summarize_policies,
+)
 from tracecorr.analyze.verdicts.model import passed
 
 Spans = list[tuple[int, int]]
@@ -43,6 +49,15 @@ def test_rates_beside_between_and_alone() -> None:
     assert row["idle_per_second"] == pytest.approx(7 / 690e-9, rel=1e-3)
     assert row["alone_per_second"] == pytest.approx(5 / 490e-9, rel=1e-3)
     assert (row["policy"], row["launches"], row["p50_ns"], row["gave_way"]) == ("slice", 10, 90, 2)
+
+
+def test_stamps_are_compared_with_the_launches_of_the_log() -> None:
+    """The third stamp's call is not in the log, the second one's has two packets."""
+    rows = as_rows("high_alone", 0, {"high": [(100, 120, 200), (300, 330, 420), (500, 520, 600)]})
+    launches = pl.DataFrame({"call_ns": [105, 310, 310, None, 450], "complete_ns": [190, 380, 400, 5, None]})
+    (found,) = compare_stamps(rows, launches).to_dicts()
+    assert (found["stamps"], found["with_launch"]) == (3, 2)
+    assert [found[name] for name in ("call_p50_ns", "call_p95_ns", "late_p50_ns", "late_p95_ns")] == [5, 10, 10, 20]
 
 
 def _series(policy: str, phase: str, took: list[int]) -> pl.DataFrame:

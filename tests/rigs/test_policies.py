@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,19 @@ def _read_packets(path: Path) -> pl.DataFrame:
 
 @pytest.mark.parametrize("policy", ["none", "priority", "slice", "event"])
 def test_gpu_times_are_those_of_the_slices(nullgpu: NullGpu, tmp_path: Path, policy: str) -> None:
-    share, slices = tmp_path / "share", tmp_path / "slices.csv"
+    share, slices, programs = tmp_path / "share", tmp_path / "slices.csv", tmp_path / "programs"
+    programs.mkdir()
+    for program in ("tests/rigs/timed_kernels.py", "samples/workloads/stamps.py"):
+        shutil.copy(REPO / program, programs)
     environment = nullgpu.environment(tmp_path) | {
-        "NULLGPU_BIND": f"{REPO / 'samples/workloads'}:/workloads {tmp_path}:{tmp_path}",
+        "NULLGPU_BIND": f"{programs}:/workloads {tmp_path}:{tmp_path}",
         "NULLGPU_KERNEL_NS": "5000000", "NULLGPU_SHARE": str(share), "NULLGPU_QUANTUM_NS": "1000000",
         "NULLGPU_SLICES": str(slices), "NULLGPU_TRUTH": "",
     }  # fmt: skip
-    fill = " ".join(nullgpu.command("python3", "/workloads/hip_fill.py", "--size", "64", "--iterations"))
+    kernels = " ".join(nullgpu.command("python3", "/workloads/timed_kernels.py", "--iterations"))
     ended = run_verb(
         "experiment", "preempt", "--policy", policy, "--rounds", "1", "--json", "-o", "x.experiment",
-        "--high", f"{fill} 6 --pause-ms 20", "--low", f"{fill} 24", cwd=tmp_path, env=environment,
+        "--high", f"{kernels} 6 --pause-ms 20", "--low", f"{kernels} 24", cwd=tmp_path, env=environment,
     )  # fmt: skip
     assert ended.status == 0, ended.err
     true, name = _read_slices(slices), "together" if policy == "none" else f"{policy}-together"
@@ -57,12 +61,17 @@ def test_gpu_times_are_those_of_the_slices(nullgpu: NullGpu, tmp_path: Path, pol
     off = found.select(
         (pl.col(f"gpu_{side}_ns") - pl.col(f"true_{side}")).abs().alias(side) for side in ("start", "end")
     )
-    assert off["start"].null_count() == off["end"].null_count() == 0
+    # HIP logs the times of a kernel with the next one: those of the last of each process are missing.
+    assert off["start"].null_count() == off["end"].null_count() == 2
     assert off["start"].max() <= _ERROR_NS and off["end"].max() <= _ERROR_NS  # type: ignore[operator]
     assert found["slices"].sum() > 2 * found.height  # 5 ms in slices of 1 ms
     # HIP's priorities -1 and 1 reach the queues as 11 and 0 (libhsakmt); without them both are 7.
     counts = dict(found.group_by("priority").len().rows())
     assert counts == ({11: 6, 0: 24} if policy == "priority" else {7: 30})
+    told = json.loads(ended.out)["sections"]["stamps"]
+    assert [(row["phase"], row["stamps"], row["with_launch"]) for row in told] == [
+        ("high_alone", 6, 6), ("low_alone", 24, 24),
+    ]  # fmt: skip
     if policy != "none":
         sections = json.loads(ended.out)["sections"]
         assert [row["policy"] for row in sections["policies"]] == ["none", policy]

@@ -175,6 +175,28 @@ def _merge(begins: _Times, ends: _Times) -> list[tuple[int, int]]:
     return [span for span in merged if span[1] > span[0]]
 
 
+def compare_stamps(stamps: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """Return how the stamps of a workload agree with the launches that its HIP log shows.
+
+    A stamp's launch is the last packet of a call that began between its start and its return.
+
+    Args:
+        stamps: of one workload alone, rows of `experiment.STAMPS`.
+        launches: call_ns and complete_ns of the same run, which may be null.
+
+    Returns: stamps, with_launch, call_p50_ns, call_p95_ns (from the stamp's start to the call in the log),
+        late_p50_ns, late_p95_ns (from the completion in the log to the one that the workload noticed).
+    """
+    calls = launches.drop_nulls("call_ns").group_by("call_ns").agg(pl.col("complete_ns").max()).sort("call_ns")
+    joined = stamps.select("start_ns", "return_ns", noticed_ns="complete_ns").sort("return_ns")
+    joined = joined.join_asof(calls, left_on="return_ns", right_on="call_ns", strategy="backward", coalesce=False)
+    found = joined.filter(pl.col("call_ns") >= pl.col("start_ns")).select(
+        call=pl.col("call_ns") - pl.col("start_ns"), late=pl.col("noticed_ns") - pl.col("complete_ns")
+    )  # fmt: skip
+    figures = {f"{name}_p{q}_ns": percentile(pl.col(name), q) for name in ("call", "late") for q in (50, 95)}
+    return found.select(stamps=pl.lit(stamps.height, pl.Int64), with_launch=pl.len().cast(pl.Int64), **figures)
+
+
 def describe_policy(
     policy: str, finding: Finding, moves: Mapping[str, int | None], longest_ns: int | None, target_ns: int
 ) -> str:

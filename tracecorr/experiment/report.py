@@ -26,7 +26,7 @@ from tracecorr.analyze.experiment import (
     summarize_yields,
 )
 from tracecorr.analyze.frames import collect
-from tracecorr.analyze.policies import describe_policy, summarize_low, summarize_policies
+from tracecorr.analyze.policies import compare_stamps, describe_policy, summarize_low, summarize_policies
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.report.answers import Section
@@ -218,6 +218,7 @@ def _find_longest(runs: Runs) -> int | None:
     if "low_alone" not in runs.captures:
         return None
     launches = Capture.open(runs.captures["low_alone"]).table("launches")
+    launches = launches.filter(pl.col("kind").cast(pl.String) == "dispatch")
     longest = collect(launches.select((pl.col("gpu_end_ns") - pl.col("gpu_start_ns")).max())).item()
     return None if longest is None else int(longest)
 
@@ -308,6 +309,11 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
     # Captures of workloads that were not at work at once do not show both together.
     if TOGETHER in captures and is_apart(captured):
         captures[APART] = captures.pop(TOGETHER)
+    yield Section(
+        "stamps", "Stamps of the workloads and launches of the log", _compare_stamps(captures, captured),
+        "of the captured rounds of one workload alone; late = how much later than the log the workload noticed the "
+        "completion; a stamp without a launch is one whose call the log does not show", nothing=_NOTHING,
+    )  # fmt: skip
     no_queue = "UNKNOWN: no captured round shows a queue of HIP"
     yield Section(
         "priorities", "Queue priorities of the captured rounds", _by_phase(captures, _priorities),
@@ -322,6 +328,16 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
         "polled once a second; ring filled = packets in a ring when one was written, by its size",
         nothing=_NOTHING,
     )  # fmt: skip
+
+
+def _compare_stamps(captures: Mapping[str, Capture], captured: pl.DataFrame) -> pl.DataFrame:
+    parts = []
+    for phase in ("high_alone", "low_alone"):
+        if phase in captures:
+            launches = collect(captures[phase].table("launches").select("call_ns", "complete_ns"))
+            found = compare_stamps(captured.filter(pl.col("phase") == phase), launches)
+            parts.append(found.select(pl.lit(phase).alias("phase"), pl.all()))
+    return pl.concat(parts) if parts else pl.DataFrame()
 
 
 def _by_phase(captures: Mapping[str, Capture], question: Any) -> pl.DataFrame:
