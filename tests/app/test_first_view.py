@@ -10,8 +10,8 @@ import pytest
 from browsing import needs_browser, open_at, press, state_of, wait_for, wait_idle
 from synthetic import SyntheticCapture
 
+from tracecorr.analyze.launches import find_steady_launch
 from tracecorr.app import filters, ids, index, make_app, sql
-from tracecorr.app.story import find_steady_launch
 from tracecorr.model.errors import InputError
 from tracecorr.store import Capture
 from tracecorr.timeline import build_views

@@ -118,6 +118,7 @@ class TestInTheBrowser:
         launch = sample.table("launches").filter(pl.col("queue").is_not_null()).collect().row(0, named=True)
         ioctl = sample.table("queues").collect().filter(pl.col("queue") == launch["queue"])["create_ioctl_event"][0]
         open_at(page, url.split("?")[0] + f"?capture=t1-streams#sel={launch['event']}")
+        page.locator(".tl-all summary").click()
         page.locator(".tl-columns .tl-lead", has_text=f"#{ioctl}").click()
         wait_idle(page)
         assert state_of(page)["selected"] == ioctl

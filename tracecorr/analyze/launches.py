@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect, percentile
+from tracecorr.analyze.calls import list_graph_calls, list_setup_calls
+from tracecorr.analyze.frames import Tables, collect, percentile
 
 _SILENT = "no {} is in the log: the program submitted none, or AMD_LOG_LEVEL was too low to print them (5 prints them)"
 NO_PACKET, NO_DISPATCH = _SILENT.format("packet"), _SILENT.format("dispatch")
@@ -76,3 +77,35 @@ def summarize_gaps(launches: pl.LazyFrame) -> pl.DataFrame:
         )
         .sort("queue")
     )
+
+
+_LOOKED_AT = 20_000  # launches, around the middle of the capture
+
+
+def find_steady_launch(tables: Tables) -> int | None:
+    """Return the HIP call of a dispatch without set-up work whose duration is the median; None where there is none.
+
+    Of calls with more and less known moments only those with the most are looked at.
+
+    Args:
+        tables: gives the table of a capture by its name.
+    """
+    dispatches = tables("launches").filter(
+        pl.col("kind").cast(pl.String) == "dispatch",
+        pl.col("call_event").is_not_null(),
+        pl.col("return_ns").is_not_null(),
+    )
+    count = int(collect(dispatches.select(pl.len())).item())
+    middle = dispatches.slice(max(0, (count - _LOOKED_AT) // 2), _LOOKED_AT)
+    moments = ("doorbell_event", "gpu_start_ns", "complete_ns")
+    known = pl.sum_horizontal(pl.col(c).is_not_null().cast(pl.Int32) for c in moments)
+    rows = middle.select("event", "call_event", known=known, took=pl.col("return_ns") - pl.col("call_ns")).collect()
+    others = pl.concat([
+        list_graph_calls(tables("events")).select("call_event").collect(),
+        list_setup_calls(tables("events")).select(call_event="chain"),
+    ])  # fmt: skip
+    rows = rows.join(others, on="call_event", how="anti", maintain_order="left")
+    rows = rows.filter(pl.col("known") == pl.col("known").max())
+    away = (pl.col("took") - pl.col("took").quantile(0.5, "equiprobable")).abs()
+    found = rows.sort(away, "event").select("call_event").head(1)
+    return int(found.item()) if found.height else None

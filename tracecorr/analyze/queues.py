@@ -6,21 +6,27 @@ from collections.abc import Callable
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect, percentile
-from tracecorr.link.packet_index import measure_depth
+from tracecorr.analyze.frames import Tables, as_text, collect, percentile
+from tracecorr.link.packet_index import list_store_depths, measure_depth
 
 
-def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per queue with packets that print both indexes.
+def summarize_backlog(tables: Tables) -> pl.DataFrame:
+    """Return one row per queue of which both indexes are known: the log prints them with packets, or a probe read them.
 
-    Returns: queue, size (packets), measured (packets that print them), mean, p95, peak (packets in the ring),
-        peak_event (the packet that found it fullest), peak_at_ns.
+    Args:
+        tables: gives the table of a capture by its name.
+
+    Returns: queue, size (packets), measured (packets with both, or doorbell stores where the log prints none), mean,
+        p95, peak (packets in the ring), peak_event (what found it fullest), peak_at_ns.
     """
+    launches, queues = tables("launches"), tables("queues")
     depth = pl.col("depth")
     measured = launches.filter((pl.col("kind") != "copy") & pl.col("rptr").is_not_null() & pl.col("wptr").is_not_null())
+    printed = measured.select("queue", "event", "packet_ns", depth=measure_depth()).drop_nulls("queue")
+    stores = list_store_depths(tables("events"), tables("args")).join(printed, on="queue", how="anti")
+    stored = stores.select("queue", "event", packet_ns="ts_ns", depth="depth")
     peaks = (
-        measured.select("queue", "event", "packet_ns", depth=measure_depth())
-        .drop_nulls("queue")
+        pl.concat([printed, stored])
         .group_by("queue")
         .agg(
             measured=pl.len().cast(pl.Int64),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from tracecorr.analyze.launches import find_steady_launch
 from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike, tell_zero
 from tracecorr.timeline import Views, build_views, levels, read_views, write_views
@@ -39,6 +41,11 @@ class CaptureIndex:
     def t0_ns(self) -> int:
         """Return the start of the capture, CLOCK_MONOTONIC."""
         return self.views.t0_ns
+
+    @cached_property
+    def steady(self) -> int | None:
+        """Return the HIP call of the launch that the page shows first."""
+        return find_steady_launch(self.capture.table)
 
     def place(self, event: int) -> Place:
         """Return where an event is drawn."""

@@ -50,7 +50,8 @@ PAGES: dict[str, _Page] = {
     ),
     "gpu": _Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
     "calls": _Page(
-        "HIP calls", ("hip_calls", "slow_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)
+        "HIP calls", ("hip_calls", "slow_calls", "hip_internal", "hsa_calls", "waits", "lock_waits"),
+        (charts.time_by_call,),
     ),
     "latency": _Page(
         "Latency", ("latency", "launches", "unlinked", "gaps"), (charts.latency_by_stage, charts.latency_over_time)

@@ -154,7 +154,7 @@ def _meta(library: Library) -> Response:
     opened = asked(library)
     more: dict[str, Any] = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
     is_one = opened.readings is None and not request.args.get("other")
-    more["steady"] = story.find_steady_launch(opened.index.capture.table) if is_one else None
+    more["steady"] = opened.index.steady if is_one else None
     return jsonify(opened.index.meta() | more | {"readings": opened.readings, "edition": opened.edition})
 
 

@@ -187,16 +187,27 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
             min(waiting, key=lambda channel: channel.last_activity).will_close = True
 
 
+def _named(label: str) -> dict[str, Any]:
+    return {"aria-label": label}
+
+
 def _layout() -> html.Div:
     """Return the frame of the page; the scripts fill it."""
     return html.Div(
         [
             dcc.Store(id=ids.SELECTION),
             html.Header(id=ids.TOOLBAR),
-            html.Nav(id=ids.TABS),
+            html.Nav(html.Div(id=ids.TABS)),
             html.Div(id=ids.FINDINGS_BAR),
-            html.Div([html.Aside(id=ids.SIDE), html.Main(id=ids.CANVAS_HOST), html.Div(id=ids.CARD)], id=ids.MIDDLE),
-            html.Div(id=ids.PAGE),
+            html.Div(
+                [
+                    html.Aside(id=ids.SIDE),
+                    html.Main(id=ids.CANVAS_HOST),
+                    html.Div(id=ids.CARD, role="region", **_named("range or lane")),
+                ],
+                id=ids.MIDDLE,
+            ),
+            html.Div(id=ids.PAGE, role="region", **_named("page")),
             html.Div(id=ids.DETAIL),
             html.Footer(id=ids.STATUS),
             html.Div(id=ids.HELP),

@@ -1,4 +1,4 @@
-"""What the page shows first: what a reader should know, one line each, and one steady launch."""
+"""What the page tells first: what a reader should know, one line each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.calls import list_graph_calls, list_setup_calls
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.latency import summarize_latency
 from tracecorr.analyze.report.questions import explain_failures
 from tracecorr.analyze.still_open import describe_still_open
@@ -16,7 +15,6 @@ from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts import Outcome
 from tracecorr.app.pages import Answers
 
-_LOOKED_AT = 20_000  # launches, around the middle of the capture
 _MOST = 3  # lines of one kind
 # Those of the path that no other one holds; the observed completion is when the host looked, no stage of its own.
 _STAGES = (
@@ -24,35 +22,6 @@ _STAGES = (
 )  # fmt: skip
 _TOLD_AS_OPEN = "no_deadlock"  # the open calls tell the same
 Line = dict[str, Any]
-
-
-def find_steady_launch(tables: Tables) -> int | None:
-    """Return the HIP call of a dispatch without set-up work whose duration is the median; None where there is none.
-
-    Of calls with more and less known moments only those with the most are looked at.
-
-    Args:
-        tables: gives the table of a capture by its name.
-    """
-    dispatches = tables("launches").filter(
-        pl.col("kind").cast(pl.String) == "dispatch",
-        pl.col("call_event").is_not_null(),
-        pl.col("return_ns").is_not_null(),
-    )
-    count = int(collect(dispatches.select(pl.len())).item())
-    middle = dispatches.slice(max(0, (count - _LOOKED_AT) // 2), _LOOKED_AT)
-    moments = ("doorbell_event", "gpu_start_ns", "complete_ns")
-    known = pl.sum_horizontal(pl.col(c).is_not_null().cast(pl.Int32) for c in moments)
-    rows = middle.select("event", "call_event", known=known, took=pl.col("return_ns") - pl.col("call_ns")).collect()
-    others = pl.concat([
-        list_graph_calls(tables("events")).select("call_event").collect(),
-        list_setup_calls(tables("events")).select(call_event="chain"),
-    ])  # fmt: skip
-    rows = rows.join(others, on="call_event", how="anti", maintain_order="left")
-    rows = rows.filter(pl.col("known") == pl.col("known").max())
-    away = (pl.col("took") - pl.col("took").quantile(0.5, "equiprobable")).abs()
-    found = rows.sort(away, "event").select("call_event").head(1)
-    return int(found.item()) if found.height else None
 
 
 def list_findings(answers: Answers) -> list[Line]:

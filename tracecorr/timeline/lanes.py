@@ -57,7 +57,7 @@ LAYERS = (
     Layer("gpu", "GPU execution", "#00795A", on_queue=True, on_gpu=True),
     Layer("copy", "copies", "#56B4E9", is_runtime=True),
     Layer("smi", "evictions, faults", "#B22222"),
-    Layer("kernel", "kernel log", "#8B0000", on_gpu=True),
+    Layer("kernel", "kernel log", "#A0522D", on_gpu=True),
     Layer(SCHEDULER, "hardware scheduler", "#B5651D", on_gpu=True),
     Layer("amdgpu", "amdgpu events", "#8C6D1F", on_gpu=True),
     Layer("drm_sched", "DRM scheduler", "#9A4F78", on_gpu=True, is_quiet=True),

@@ -36,6 +36,7 @@ from tracecorr.analyze.launches import (
     summarize_launches,
     summarize_unlinked,
 )
+from tracecorr.analyze.locks import list_lock_waits
 from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
 from tracecorr.analyze.memory import summarize_copies, summarize_memory
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
@@ -289,9 +290,10 @@ def _queue_sections(evidence: Evidence) -> Iterator[Section]:
         "backlog",
         "Depth of the rings",
         evidence.by_node(lambda node: node.backlog),
-        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound",
-        no_packets,
-        nothing="the log prints no rptr and wptr (ROCm 6.2 and later do at level 5)",
+        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound. Where "
+        "the log prints none (`--log-level 0`): the indexes that the doorbell probe read at each store",
+        "" if evidence.backlog.height else no_packets,
+        nothing="neither the log (ROCm 6.2 and later at level 5) nor the doorbell probe tells read and write index",
     )
     yield Section(
         "streams",
@@ -546,6 +548,15 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         summarize_counters(events, evidence.tables("args"), evidence.tables("kernels")),
         "recorded by rocprof, one value per dispatch; `dispatches` = those with a value, in the counter's unit",
         nothing="no profile with counters was imported (rocprofv3 --pmc, then --rocprof with its folder)",
+    )
+    locks = evidence.by_node(lambda node: list_lock_waits(node.tables))
+    yield Section(
+        "lock_waits",
+        "Waits for locks",
+        locks,
+        "derived: futex calls of the trace that waited for a mutex of glibc; `woken by` = who woke somebody at this "
+        "lock last before the wait ended: the last holder, perhaps not the only one",
+        nothing="no thread waited for a mutex, or futex calls were not recorded (capture with --locks)",
     )
     yield Section(
         "ioctls",

@@ -205,10 +205,12 @@ function grip(panel) {
   const bar = make("div", "tl-grip"), host = document.getElementById("tl-canvas-host");
   bar.tabIndex = 0;
   bar.title = "drag to change the height of the details; double click: as before";
-  for (const [name, value] of [["role", "separator"], ["aria-orientation", "horizontal"], ["aria-label", "height of the details"]]) bar.setAttribute(name, value);
+  for (const [name, value] of [["role", "separator"], ["aria-orientation", "horizontal"], ["aria-label", "height of the details"], ["aria-valuemin", LOWEST], ["aria-valuenow", panel.offsetHeight]]) bar.setAttribute(name, value);
   const set = (height) => {
     const most = panel.offsetHeight + host.clientHeight - LANES;
-    panel.style.height = Math.round(Math.max(LOWEST, Math.min(height, most))) + "px";
+    const px = Math.round(Math.max(LOWEST, Math.min(height, most)));
+    panel.style.height = px + "px";
+    bar.setAttribute("aria-valuenow", px);
   };
   bar.addEventListener("pointerdown", (e) => bar.setPointerCapture(e.pointerId));
   bar.addEventListener("pointermove", (e) => { if (bar.hasPointerCapture(e.pointerId)) set(panel.getBoundingClientRect().bottom - e.clientY); });

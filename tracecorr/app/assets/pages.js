@@ -260,7 +260,7 @@ const isSentence = (value) => typeof value === "string" && value.length <= 300 &
 
 // --- SQL ----------------------------------------------------------------------------------------
 function sqlBox(page) {
-  const box = make("div"), input = make("textarea", "tl-sql"), found = make("div"), bar = make("div", "tl-row");
+  const box = make("div", "tl-examples"), input = make("textarea", "tl-sql"), found = make("div"), bar = make("div", "tl-row");
   const run = async () => {
     found.replaceChildren(make("p", "tl-note", "the query runs …"));
     const text = input.value;

@@ -302,6 +302,7 @@ async function reload() {
     const known = new Set(view.meta.groups.map((g) => g.id));
     for (const g of meta.groups) if (g.folded && !known.has(g.id)) view.collapsed.add(g.id); // as at the start
     const earlier = Number(BigInt(view.meta.t0_abs) - BigInt(meta.t0_abs));
+    view.renumber(meta.lanes);
     view.meta = meta;
     view.moveBy(earlier);
     old = old || spans !== null;

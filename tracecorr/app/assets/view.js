@@ -109,6 +109,14 @@ view.ordered = function (pins) {
   }
   return [...[...pins].map((id) => view.meta.lanes[id]).filter(Boolean), ...rest];
 };
+// Lanes have other numbers in the next reading of a recording: those that somebody arranged are found by their names.
+view.renumber = function (lanes) {
+  const key = (lane) => lane.group + "\n" + lane.label, next = new Map(lanes.map((lane) => [key(lane), lane.id]));
+  const renumbered = (ids) => [...ids].map((id) => next.get(key(view.meta.lanes[id]))).filter((id) => id !== undefined);
+  view.pinned = renumbered(view.pinned);
+  view.order = renumbered(view.order);
+  view.hidden.id = new Set(renumbered(view.hidden.id).map(String));
+};
 // One place up or down among the pinned lanes, or among those of its group.
 view.move = function (lane, by) {
   const isPinned = view.pinned.includes(lane.id);
