@@ -43,6 +43,31 @@ def summarize_backlog(tables: Tables) -> pl.DataFrame:
     )
 
 
+_REFCOUNTED = {"queue_acquired": "acquired", "queue_selected": "selected", "queue_released": "released"}
+
+
+def summarize_refcounts(tables: Tables) -> pl.DataFrame:
+    """Return one row per queue of whose reference count the log tells: how many streams held it.
+
+    Returns: queue, acquired, selected, released (lines), most (highest count), last (the count of the last line),
+        shared (whether two streams or more held it at once), streams (keys of those that submitted to it).
+    """
+    lines = tables("events").filter(pl.col("name").cast(pl.String).is_in(list(_REFCOUNTED)))
+    counts = tables("args").filter(pl.col("key").cast(pl.String) == "refcount").select("event", refcount="u64")
+    rows = lines.select("event", "queue", *as_text("name")).join(counts, on="event").sort("event")
+    count = pl.col("refcount").cast(pl.Int64)
+    summed = rows.drop_nulls("queue").group_by("queue").agg(
+        *((pl.col("name") == line).sum().cast(pl.Int64).alias(name) for line, name in _REFCOUNTED.items()),
+        most=count.max(), last=count.last(), shared=count.max() > 1,
+    )  # fmt: skip
+    used = (
+        tables("stream_queues")
+        .group_by("queue")
+        .agg(streams=pl.col("stream").unique().sort().cast(pl.String).str.join(" "))
+    )
+    return collect(summed.join(used, on="queue", how="left").sort("queue"))
+
+
 NO_STREAM_NAMES = (
     "the log does not name the stream of packets and copies (commands do from ROCm 7.0 on, from 7.2 on at level 5; "
     "before that, calls with a stream argument do)"
