@@ -49,6 +49,8 @@ def main() -> None:
         if options.pause_ms:
             time.sleep(options.pause_ms / 1000)
     stamps.print()
+    call("hipStreamDestroy", stream)
+    call("hipDeviceReset")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def describe_chain(chain: Chain) -> str:
     return "; ".join(chain.steps) + (unless if chain.end is End.CIRCLE else "")
 
 
-def list_waits(scene: Scene, key: str) -> tuple[Wait, ...]:
+def _list_waits(scene: Scene, key: str) -> tuple[Wait, ...]:
     """Return the conditions of a thread, packet or copy: a packet behind others in its ring waits for the first."""
     if key in scene.waiters:
         return scene.waiters[key].waits
@@ -79,7 +79,7 @@ def _follow(scene: Scene, key: str, path: tuple[str, ...]) -> Chain:
     own = (me.event,) if me.event is not None else ()
     if key in path:
         return Chain(End.CIRCLE, ("each waits for the next one, the last one for the first: a circle",), last=key)
-    waits = list_waits(scene, key)
+    waits = _list_waits(scene, key)
     if not waits:
         end = End.UNSEEN if isinstance(me, Waiter) else End.RUNS
         return Chain(end, (), own, last=key)

@@ -188,7 +188,7 @@ _IN_CALL = ("hip", "command", "doorbell", "return")
 _OF_THE_CALL = ("hip_ns", "command_ns", "return_ns", "whole_ns", "kernel_mode_ns")
 
 
-def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None) -> pl.LazyFrame:
+def _trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None) -> pl.LazyFrame:
     """Return one row per dispatch, in the order of `event`: the time by layer.
 
     Args:
@@ -235,12 +235,12 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
 def summarize_paths(
     launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Return one row per phase and layer, in the order of the path; arguments as in `trace_paths`.
+    """Return one row per phase and layer, in the order of the path; arguments as in `_trace_paths`.
 
     Returns: phase, layer, launches (that have both ends), total_ns, mean_ns, p50_ns, p95_ns, p99_ns, share (of hip,
         command, doorbell and return: of the time from call to return of these launches, percent).
     """
-    paths = collect(trace_paths(launches, events, setup_calls))
+    paths = collect(_trace_paths(launches, events, setup_calls))
     order = [*(name for name, _, _ in _STRETCHES), "kernel_mode"]
     rows = pl.concat([_summarize_layer(paths, name) for name in order])
     places = pl.col("layer").replace_strict({name: i for i, name in enumerate(order)}, return_dtype=pl.Int64)

@@ -20,7 +20,7 @@ _P95 = QUANTILES.index(0.95)
 _ROUNDS, _SEED, _CONFIDENCE = 4000, 44, 0.95
 _Times = npt.NDArray[np.int64]
 # What the policy can act on, whatever the numbers are (facts of the driver and of the hardware's scheduler).
-MECHANISMS = {
+_MECHANISMS = {
     NONE: "arbitration: the GPU gives the next workgroup to either of them",
     "priority": "arbitration: the higher queue gets the next workgroup; waves that run go on to their end",
     "cumask": "isolation: each has its own CUs and never more; a partition (CPX) isolates memory and queues, too",
@@ -209,7 +209,7 @@ def describe_policy(
         longest_ns: bound of the low one's longest kernel; None if it is unknown.
         target_ns: how soon the high one shall have the GPU.
     """
-    said = f"{finding.outcome}, {finding.reason}. It acts by {MECHANISMS[policy]}"
+    said = f"{finding.outcome}, {finding.reason}. It acts by {_MECHANISMS[policy]}"
     seen = [moves.get(name) for name in _MOVES_SHOWN]
     if not moves or None in seen:
         said += "; whether waves were saved (preemption) is UNKNOWN, no capture shows evictions or suspends"

@@ -14,7 +14,7 @@ from tracecorr.read.kfd.fields import decode_mapping
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 
-def find_enclosing_ioctls(events: pl.DataFrame) -> pl.DataFrame:
+def _find_enclosing_ioctls(events: pl.DataFrame) -> pl.DataFrame:
     """Return, per row, the nearest ioctl that encloses it.
 
     Args:
@@ -61,7 +61,7 @@ def summarize_mqd_operations(kernel_events: pl.DataFrame) -> pl.DataFrame:
     Returns: event, ts_ns, name, operation, cause (`create`, `update`, `cu_mask`, `destroy`, `restore`, `other`),
         ioctl (the enclosing ioctl, null for a worker's).
     """
-    inside = find_enclosing_ioctls(kernel_events).rename({"ioctl": "enclosing_call"})
+    inside = _find_enclosing_ioctls(kernel_events).rename({"ioctl": "enclosing_call"})
     nested = kernel_events.join(inside, on="event", how="left", maintain_order="left")
     operations = list_mqd_operations(nested).filter(~pl.col("target").is_in(["hiq", "diq"]))
     names = kernel_events.select(ioctl="event", ioctl_name="name")
@@ -228,7 +228,7 @@ def _kernel_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
         .select("event", "ts_ns", "dur_ns", "layer", "name", "parent", "flags")
         .with_columns(pl.col("layer", "name").cast(pl.String))
     )
-    inside = find_enclosing_ioctls(kernel).rename({"ioctl": "create_ioctl_event"})
+    inside = _find_enclosing_ioctls(kernel).rename({"ioctl": "create_ioctl_event"})
     inside = inside.join(kernel, on="event").join(ioctls, on="create_ioctl_event", how="semi")
     driver = inside.filter((pl.col("layer") == "kfd") & (pl.col("name") != "kfd_ioctl")).sort("event")
     driver = driver.unique("create_ioctl_event", keep="first").select(

@@ -18,7 +18,7 @@ from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
 LOG_STEP_NS = 1000
 # The times of each thread's lines, sorted.
-Moments = dict[int, Ints]
+_Moments = dict[int, Ints]
 # More creations and ioctls than these tell nothing new of the one shift that all of them have.
 _MOST_CREATIONS, _MOST_IOCTLS = 32, 128
 # How far a clock may drift from the first CREATE_QUEUE to a later one: 600 ppm.
@@ -57,13 +57,13 @@ def bound_causes(
     """
     doorbells = pair_doorbells(trace.filter(pl.col("layer") == "doorbell"), bracket_packets(log))
     creations = list_creations(log).join(shared, on=["file", "offset"], how="anti")
-    made = pair_created_rings(creations, list_created_rings(trace, args))
+    made = pair_created_rings(creations, _list_created_rings(trace, args))
     if made.is_empty():
         made = pair_creations(creations, trace.filter(_IS_CREATE), steps)
     return join_bounds(bound_spans(doorbells, steps), bound_spans(made, steps))
 
 
-def list_moments(log: pl.DataFrame) -> Moments:
+def list_moments(log: pl.DataFrame) -> _Moments:
     """Return every moment at which each thread printed a line, sorted.
 
     Args:
@@ -79,7 +79,7 @@ def list_moments(log: pl.DataFrame) -> Moments:
     }
 
 
-def bracket_doorbells(packets: pl.DataFrame, moments: Moments) -> pl.DataFrame:
+def bracket_doorbells(packets: pl.DataFrame, moments: _Moments) -> pl.DataFrame:
     """Return between which two moments of its thread each packet's doorbell store lies.
 
     A dispatch line is printed before its store, so the store lies before the thread's next line; a barrier line is
@@ -218,7 +218,7 @@ def _choose_ioctls(low: Ints, high: Ints, fits: Mask, stamp: Ints) -> Mask | Non
     return chosen
 
 
-def list_created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+def _list_created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of probes in the kernel that recorded the `ring` of a CREATE_QUEUE.
 
     Args:

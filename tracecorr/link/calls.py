@@ -32,7 +32,7 @@ def find_parents(events: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: placed events with `thread`.
     """
-    joined = part_threadless(events.with_columns(parent=_list_parents(events)))
+    joined = _part_threadless(events.with_columns(parent=_list_parents(events)))
     is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
     if not is_open.any():
@@ -247,7 +247,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def part_threadless(events: pl.DataFrame) -> pl.DataFrame:
+def _part_threadless(events: pl.DataFrame) -> pl.DataFrame:
     """Return `events` in which threadless rows have a parent only where it is sure.
 
     Args:

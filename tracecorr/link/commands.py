@@ -23,10 +23,6 @@ from tracecorr.model.kinds import (
 _COMPLETED_ONCE = (*MARKERS, GRAPH_COMMAND, KERNEL_COMMAND)
 _OF_COMMAND = ("command_event", "enqueue_ns", "command", "command_stream", "command_parent", "kind")
 _BARRIERS = [kind for kind in PACKET_KINDS if kind.startswith("barrier")]
-# Of a kind of commands that end in the log, more show it.
-_ENDS = 0.05
-# Where more calls of a function write packets without a command, it does not show its commands.
-_MOST_BARE = 0.5
 
 
 @gives(frames.COMMANDS_OF_PACKETS)

@@ -20,7 +20,7 @@ _NO_STORE = "no doorbell"  # so begin the reasons of `launches.unlinked_reason` 
 _INTERCEPTED = "a profiler intercepts the queue: the store went to a signal of its own"
 
 
-def list_intercepting(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
+def _list_intercepting(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     """Return the ioctls, with their rings, of processes whose queues a profiler may intercept.
 
     It intercepts all that are made while it is loaded: where one line of a process has the ring of an ioctl, it does
@@ -37,7 +37,7 @@ def list_intercepting(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame
     return hidden.filter((pl.col("type") == "compute_aql").fill_null(value=True))
 
 
-def may_intercept() -> pl.Expr:
+def _may_intercept() -> pl.Expr:
     """Tell of lines beside ioctls whether the ioctl may be the line's: its ring is unknown, or has the line's size."""
     size = pl.col("size").cast(pl.Int64, strict=False) * _PACKET_BYTES
     recorded = (pl.col("ring_evidence") == RECORDED).fill_null(value=False)
@@ -100,8 +100,10 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     by_ring = _drop_strangers(_pick(addressed.with_columns(evidence="ring_evidence")), lines, kernel_side)
     rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
     free = kernel_side.filter(pl.col("ring_base").is_null())
-    free = pl.concat([free, list_intercepting(lines, kernel_side)])
-    near = _join_near(rest, free.drop("process"), ["thread"], pl.col("from_ns")).filter(inside & told & may_intercept())
+    free = pl.concat([free, _list_intercepting(lines, kernel_side)])
+    near = _join_near(rest, free.drop("process"), ["thread"], pl.col("from_ns")).filter(
+        inside & told & _may_intercept()
+    )
     sure = pl.col("sure").all().over("event")
     near = near.with_columns(sure=surely).filter(sure | (pl.len().over("event") == 1))
     by_time = _pick(near.with_columns(evidence=pl.when("sure").then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED))))

@@ -421,26 +421,31 @@ def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
     without a return shows a hole only if packets or commands follow it: HIP 7.2 prints no return for a launch into a
     graph that is being captured, and such a launch enqueues nothing.
     """
-    flags, name, thread = pl.col("flags"), ["file", "name"], ["file", "thread"]
-    is_call = pl.col("layer") == "hip"
+    name, thread = ["file", "name"], ["file", "thread"]
+    is_call, is_half = pl.col("layer") == "hip", pl.col("flags").fill_null(0) & HALF_SEEN > 0
+    halves = log.filter(is_call & is_half)
+    if halves.is_empty():
+        return HOLES.empty()
+    shares = log.filter(is_call).group_by(name).agg(share=is_half.mean())
     is_work = IS_PACKET | ((pl.col("layer") == "command") & ~pl.col("name").is_in(NOT_ENQUEUES))
-    rows = log.filter(is_call | (is_work & pl.col("thread").is_not_null())).with_columns(flags.fill_null(0))
-    rows = rows.sort("file", "offset").with_columns(holds=(~is_call).shift(-1, fill_value=False).over(thread))
-    calls, is_exit = rows.filter(is_call), flags & _EXIT > 0
+    rows = log.filter(is_call | (is_work & pl.col("thread").is_not_null()))
+    rows = rows.join(halves, on=thread, how="semi", nulls_equal=True).sort("file", "offset")
+    calls = rows.with_columns(holds=(~is_call).shift(-1, fill_value=False).over(thread)).filter(is_call)
+    calls = calls.join(shares, on=name, maintain_order="left").with_columns(pl.col("flags").fill_null(0))
+    is_exit, is_enter = (pl.col("flags") & flag > 0 for flag in (_EXIT, _ENTER))
     entered = pl.col("offset").filter(~is_exit).min().over(thread)
     is_early = (pl.col("offset") < entered).fill_null(value=True) & _is_late(_list_begun(log))
     at_start = is_exit & ((pl.int_range(pl.len()).over(thread) == 0) | is_early)
     at_end = pl.col("offset").shift(-1).over(thread).is_null()
-    is_torn = (is_exit & ~at_start) | ((flags & _ENTER > 0) & pl.col("holds") & ~at_end)
-    paired = (flags & HALF_SEEN > 0).mean().over(name) <= 1 - _LEAST_WHOLE
+    is_torn = (is_exit & ~at_start) | (is_enter & pl.col("holds") & ~at_end)
     beside = {
         f"{column}_beside": pl.when(is_exit).then(pl.col(column).shift(1)).otherwise(pl.col(column).shift(-1))
         .over(thread).fill_null(pl.col(column))
         for column in ("offset", "ts_ns")
     }  # fmt: skip
-    halves = calls.with_columns(**beside, is_torn=is_torn & paired).filter("is_torn")
+    torn = calls.with_columns(**beside, is_torn=is_torn & (pl.col("share") <= 1 - _LEAST_WHOLE)).filter("is_torn")
     place, time = ("offset", "offset_beside"), ("ts_ns", "ts_ns_beside")
-    return halves.select(
+    return torn.select(
         "file", "process", "thread", low=pl.min_horizontal(place), high=pl.max_horizontal(place),
         from_ns=pl.min_horizontal(time), to_ns=pl.max_horizontal(time), count=pl.lit(1),
     )  # fmt: skip

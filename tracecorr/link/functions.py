@@ -41,10 +41,10 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
 
     Returns: the same rows; `enclosing_call` is the system call around a function or a probe.
     """
-    inside = list_function_rows(events)
+    inside = _list_function_rows(events)
     if inside.is_empty():
         return _free_misplaced(events.with_columns(enclosing_call=pl.col("parent")))
-    found = find_enclosing(inside)
+    found = _find_enclosing(inside)
     joined = attach_columns(events, found)
     nested = pl.col("level").is_not_null()
     placed = joined.with_columns(
@@ -76,7 +76,7 @@ def _free_misplaced(events: pl.DataFrame) -> pl.DataFrame:
     return events.with_columns(pl.when(kept).then(name).alias(name) for name in ("parent", "enclosing_call"))
 
 
-def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
+def _name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
     """Return `events` where a probed kfd_ioctl stands for its ioctl, if no system call was traced around it.
 
     So it does by the function of one request in it (kfd_ioctl_create_queue) on threads that show no ioctl at all, and
@@ -124,7 +124,7 @@ def _find_handlers(events: pl.DataFrame) -> pl.DataFrame:
     if found.is_empty():
         return found
     entries = traced.filter(pl.col("handler") == _ENTRY).select(inner="event")
-    around = find_enclosing(list_function_rows(events)).select("event", "inner").join(entries, on="inner", how="semi")
+    around = _find_enclosing(_list_function_rows(events)).select("event", "inner").join(entries, on="inner", how="semi")
     # Two requests in one entry: the end of the first was lost, and what spans either is not known.
     around = found.select("event").join(around, on="event").unique("inner", keep="none")
     return (
@@ -134,7 +134,7 @@ def _find_handlers(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def list_function_rows(events: pl.DataFrame) -> pl.DataFrame:
+def _list_function_rows(events: pl.DataFrame) -> pl.DataFrame:
     """Return functions and system calls of the threads that have functions, with the order of start and end.
 
     Returns: event, thread, is_call (of the system), lane (what shares an order), start, stop, place, stop_place,
@@ -166,7 +166,7 @@ def list_function_rows(events: pl.DataFrame) -> pl.DataFrame:
 
 
 @gives(frames.ENCLOSING)
-def find_enclosing(rows: pl.DataFrame) -> pl.DataFrame:
+def _find_enclosing(rows: pl.DataFrame) -> pl.DataFrame:
     """Return event, inner (the enclosing row), outer (the enclosing system call), level, for functions."""
     spans = rows.filter("is_span")
     lane = ["thread", "lane"]
@@ -218,11 +218,11 @@ def nest_calls(events: pl.DataFrame) -> pl.DataFrame:
     """
     twins = _find_twins(events)
     if twins.is_empty():
-        return nest_functions(name_driver_calls(events))
+        return nest_functions(_name_driver_calls(events))
     marks = twins.select("event", twin=pl.lit(int(Flag.TWIN), events.schema["flags"]))
     flags = pl.col("flags").fill_null(0) | pl.col("twin")
     events = attach_columns(events, marks).with_columns(flags=pl.coalesce(flags, "flags")).drop("twin")
-    nested = nest_functions(name_driver_calls(_fill_counted(events, twins)))
+    nested = nest_functions(_name_driver_calls(_fill_counted(events, twins)))
     above = attach_columns(nested, twins)
     return above.with_columns(parent=pl.coalesce("counted", "parent")).drop("counted")
 
@@ -283,8 +283,8 @@ def _list_sights(events: pl.DataFrame) -> pl.DataFrame:
     functions = rows.filter(layer.is_in(KERNEL) & pl.col("depth").is_not_null())
     functions = functions.join(names, on="name", how="semi", maintain_order="left")
     calls = rows.filter(layer.is_in(CALLS)).join(functions.select("thread").unique(), on="thread", how="semi")
-    placed = list_function_rows(pl.concat([functions, calls]).sort("event"))
-    around = find_enclosing(placed).select("event", parent="inner")
+    placed = _list_function_rows(pl.concat([functions, calls]).sort("event"))
+    around = _find_enclosing(placed).select("event", parent="inner")
     end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
     told = functions.select("event", "name", "kind", "ts_ns", "dur_ns", end_ns=end, is_exit=_IS_EXIT)
     sights = placed.filter(~pl.col("is_call")).join(told, on="event").join(around, on="event", how="left")

@@ -64,10 +64,10 @@ _EVENT_COLUMNS = [
     "chain", "queue", "stream_id", "kernel_id", "packet_index", "index_counted", "signal", "command", "size_bytes",
 ]  # fmt: skip
 
-EDGE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evidence": pl.String}
+_EDGE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evidence": pl.String}
 
 
-def select_launches(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+def _select_launches(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the log's packets and copies that HIP submits (ROCr's own packets are left out)."""
     copy = (pl.col("layer") == "copy") & (pl.col("name") == COPY)
     internal = args.filter(pl.col("key") == "rocr").select("event")
@@ -91,7 +91,7 @@ class Launches:
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
-    edges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EDGE))
+    edges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_EDGE))
     gpu: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema={"event": pl.Int64, "gpu_event": pl.Int64}))
     commands: pl.DataFrame = field(
         default_factory=lambda: pl.DataFrame(schema={"event": pl.Int64, "command": pl.UInt64})
@@ -117,7 +117,7 @@ def build_launches(
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
             `unaligned` that its clock is not known, so that no store is matched.
     """
-    base = select_launches(events, args)
+    base = _select_launches(events, args)
     if base.is_empty():
         return Launches()
     commands = _commands(events)

@@ -14,7 +14,7 @@ from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.kinds import BEGINNINGS, GRAPH_CALL, QUEUE_CREATED, QUEUE_DELETED
 
 
-def add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...]) -> pl.DataFrame:
+def _add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...]) -> pl.DataFrame:
     """Return `packets` with `turn` and `mixed`: groups of a ring that follow each other, and whether order is unknown.
 
     A thread takes a packet's index between its previous line and the packet's own. Packets whose intervals overlap are
@@ -25,7 +25,7 @@ def add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...
         records: part events with `thread`.
         ring: columns that name one life of a ring.
     """
-    packets = packets.with_columns(_earliest=pl.Series(find_earliest(packets, records)))
+    packets = packets.with_columns(_earliest=pl.Series(_find_earliest(packets, records)))
     # The earliest of all that come later: where it lies behind a packet's line, a turn ends.
     later = pl.col("_earliest").shift(-1).cum_min(reverse=True).over(ring)
     packets = packets.with_columns(_ends=later > pl.col("stamp_ns")).with_columns(
@@ -36,7 +36,7 @@ def add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...
     return packets.with_columns(mixed=mixed).drop("_earliest", "_ends")
 
 
-def find_earliest(packets: pl.DataFrame, records: pl.DataFrame) -> Ints:
+def _find_earliest(packets: pl.DataFrame, records: pl.DataFrame) -> Ints:
     """Return when each packet's thread can have taken its index: at its previous line, `NO_LOW` without one.
 
     A graph launch takes the indexes of several packets before it prints the first of them, in its call. A queue is made
@@ -90,7 +90,7 @@ def complete_indexes(records: pl.DataFrame, unplaced: Sequence[int] | pl.Series 
         return records.with_columns(index_counted=pl.lit(False))
     rows = records.select(_COLUMNS).with_row_index("_row").filter(pl.col("layer") == "aql")
     lines = rows.filter(named)
-    lines = add_turns(_add_generations(lines, rows, records, _list_late(records)), records, _RING)
+    lines = _add_turns(_add_generations(lines, rows, records, _list_late(records)), records, _RING)
     placed = ~pl.col("process").is_in(list(unplaced)).fill_null(value=False)
     lines = lines.with_columns(made=pl.col("made") & placed)
     lines = _count(_unwrap(lines))
@@ -140,7 +140,7 @@ def _add_generations(
     """
     shape = ("_row", "process", "thread", "ring", "packet_index", "stamp_ns", "file", "offset", "parent_offset")
     created = rows.filter(pl.col("name") == QUEUE_CREATED)
-    created = created.with_columns(begun=pl.Series(find_earliest(created, records), dtype=pl.Int64))
+    created = created.with_columns(begun=pl.Series(_find_earliest(created, records), dtype=pl.Int64))
     ends = rows.filter(pl.col("name") == QUEUE_DELETED).with_columns(begun=pl.lit(None, pl.Int64))
     packets = lines.select(*shape, life=pl.lit("packet"), begun=pl.lit(None, pl.Int64))
     both = pl.concat([packets, _marks(created, shape, "made"), _marks(ends, shape, "ended")]).sort(

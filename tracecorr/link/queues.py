@@ -13,23 +13,23 @@ from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, 
 from tracecorr.read.kfd.fields import IP_TYPES, QUEUE_TYPES
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, USERQ, USERQ_CREATE
 
-OF_LOG = pl.col("source") == "amd_log"
+_OF_LOG = pl.col("source") == "amd_log"
 # No process has this key.
-UNNAMED = (1 << 32) - 1
+_UNNAMED = (1 << 32) - 1
 _OF_RING = ("event", "process", "ring", "ts_ns", "err_lo_ns", "err_hi_ns", "source")
 
 
-def name_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame) -> pl.DataFrame:
+def _name_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame) -> pl.DataFrame:
     """Return rows with one process for all of a log that names none: its rings are told apart by address.
 
     Several such logs are not: the same address may be that of a ring in each.
     """
     if not rows["process"].null_count():
         return rows
-    nameless = events.filter(OF_LOG & pl.col("process").is_null() & pl.col("ring").is_not_null())
+    nameless = events.filter(_OF_LOG & pl.col("process").is_null() & pl.col("ring").is_not_null())
     if nameless["file"].n_unique() != 1:
         return rows
-    process = pl.when(of_log & pl.col("process").is_null()).then(pl.lit(UNNAMED, pl.UInt32)).otherwise("process")
+    process = pl.when(of_log & pl.col("process").is_null()).then(pl.lit(_UNNAMED, pl.UInt32)).otherwise("process")
     return rows.with_columns(process=process)
 
 
@@ -44,15 +44,15 @@ def assign_queues(events: pl.DataFrame, queues: pl.DataFrame, aligned: bool) -> 
         aligned: whether the clock of the trace is known; else rows are of what their side shows, or a ring's only one.
     """
     starts = _bound_starts(queues, events)
-    queues = name_one_process(queues, pl.col("known_from").str.starts_with("amd_log"), events)
-    events = name_one_process(events, OF_LOG, events).select(_OF_RING)
+    queues = _name_one_process(queues, pl.col("known_from").str.starts_with("amd_log"), events)
+    events = _name_one_process(events, _OF_LOG, events).select(_OF_RING)
     instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns="starts_ns", **starts)
     instances = instances.drop_nulls("ring").select("process", "ring", "ts_ns", *starts, "queue", "known_from")
     instances = instances.sort("ts_ns")
     if aligned:
         return _assign(events, instances)
     of_log = pl.col("known_from").str.starts_with("amd_log")
-    sides = [(OF_LOG, of_log), (~OF_LOG, ~of_log)]
+    sides = [(_OF_LOG, of_log), (~_OF_LOG, ~of_log)]
     return pl.concat([_assign(events.filter(rows), _list_side(instances, mine)) for rows, mine in sides])
 
 
@@ -126,7 +126,7 @@ def _list_between(
 _RING = ["process", "ring"]
 
 
-def merge_shared(lines: pl.DataFrame, joins: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+def _merge_shared(lines: pl.DataFrame, joins: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """Return the creations without those that gave out a cooperative queue again, with `users`.
 
     `users` counts the Created lines of a queue: it ends when all of them have given it back.
@@ -141,19 +141,19 @@ def merge_shared(lines: pl.DataFrame, joins: pl.DataFrame, ends: pl.DataFrame) -
         "ts_ns", "event"
     )
     both = both.with_columns(address=pl.coalesce("ring", "swq"))
-    shared = find_shared(both) & both["own"].is_null()
+    shared = _find_shared(both) & both["own"].is_null()
     both = both.with_columns(shared=shared).filter(pl.col("name") == QUEUE_CREATED)
     both = both.with_columns(life=(~pl.col("shared")).cum_sum().over("process", "address"))
     both = both.with_columns(users=pl.len().over("process", "address", "life"))
     return both.filter(~pl.col("shared")).select(*lines.columns, "users")
 
 
-def add_ends(queues: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+def _add_ends(queues: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """Return `queues` with `destroyed_ns`: when the last of its users gave it back.
 
     Args:
         queues: queues with `hwq`, `starts_ns`, `users` (null = one).
-        ends: as `merge_shared` takes them.
+        ends: as `_merge_shared` takes them.
     """
     given = ends.select(*_RING, "ts_ns").drop_nulls("ring").sort("ts_ns")
     begun = queues.select("queue", "users", "process", ring="hwq", ts_ns="starts_ns").drop_nulls("ring").sort("ts_ns")
@@ -203,7 +203,7 @@ def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFr
     """Return event, silent_ns: when the thread of each Created line printed the line before it."""
     thread = ["file", "thread"]
     rows = events.select(*thread, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock").filter(
-        OF_LOG & (pl.col("clock") == "mono") & pl.col("thread").is_in(created["thread"].unique().implode())
+        _OF_LOG & (pl.col("clock") == "mono") & pl.col("thread").is_in(created["thread"].unique().implode())
     )
     ends = rows.drop_nulls(["end_offset", "dur_ns"])
     lines = pl.concat([
@@ -284,14 +284,14 @@ def build_queues(
         aligned: whether the clock of the trace is known.
         rings: those of Created lines that name none (`created_rings.find_rings`).
     """
-    events = name_one_process(events, OF_LOG, events)
+    events = _name_one_process(events, _OF_LOG, events)
     printed = list_log_packets(events)
     lines = _fill_rings(list_creations(events, args), rings)
     ioctls = list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
     joins = join_creations(lines if aligned else lines.clear(), ioctls)
     ends = list_ends(events, args)
-    lines = merge_shared(lines, joins, ends)
+    lines = _merge_shared(lines, joins, ends)
     logged = _logged(lines, joins, ioctls)
     unlined = _rings_without_line(printed, lines)
     foreign = ioctls.join(joins, left_on="event", right_on="ioctl", how="anti").select(
@@ -305,8 +305,8 @@ def build_queues(
     queues = pl.concat([logged, unlined, again, foreign, rung], how="diagonal_relaxed").with_row_index("queue")
     queues = queues.with_columns(starts_ns=pl.coalesce("starts_ns", "created_ns").fill_null(0))
     queues = _add_packet_ids(queues, seen)
-    named = pl.when(pl.col("process") != UNNAMED).then("process")
-    return add_ends(queues, ends).drop("users").with_columns(process=named)
+    named = pl.when(pl.col("process") != _UNNAMED).then("process")
+    return _add_ends(queues, ends).drop("users").with_columns(process=named)
 
 
 @gives(frames.QUEUE_ENDS)
@@ -359,7 +359,7 @@ def _list_rung(events: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     its ring may be that of any.
     """
     stores = events.select("process", "ring", "layer").filter(pl.col("layer") == "doorbell").drop_nulls()
-    if events.select(OF_LOG.any()).item():
+    if events.select(_OF_LOG.any()).item():
         stores = stores.clear()
     unnamed = ioctls.filter(pl.col("ring_base").is_null()).select("process").unique()
     rung = stores.select("process", ring_base="ring").unique(maintain_order=True)
@@ -416,7 +416,7 @@ def _find_falls(packets: pl.DataFrame) -> pl.DataFrame:
     return packets.filter(fell)
 
 
-def find_shared(lines: pl.DataFrame) -> pl.Series:
+def _find_shared(lines: pl.DataFrame) -> pl.Series:
     """Return, for each line, whether it tells of a cooperative queue that was there already.
 
     ROCr has one queue for cooperative launches per GPU (GpuAgent::QueueCreate, gws_queue_). HIP prints a Created line
@@ -447,7 +447,7 @@ def list_shared(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     )
     lives = attach_args(lives, args, ["swq", "cooperative"])
     lives = lives.with_columns(address=pl.coalesce("ring", "swq")).sort("stamp_ns", *place)
-    return lives.filter(find_shared(lives)).select(place)
+    return lives.filter(_find_shared(lives)).select(place)
 
 
 @gives(frames.LOG_PACKETS)

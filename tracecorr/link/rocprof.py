@@ -12,7 +12,7 @@ from tracecorr.model.kinds import DERIVED, RECORDED, Flag
 from tracecorr.read.rocprof import REPEATED, TIMELESS
 from tracecorr.read.rocprof.profile import CLOCK
 
-RULE = "rocprof_of_packet"
+_RULE = "rocprof_of_packet"
 CORRELATION_RULE = "rocprof_correlation"
 
 
@@ -214,7 +214,7 @@ def fill_gpu_times(launches: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
 @gives(frames.EDGES)
 def list_edges(found: pl.DataFrame) -> pl.DataFrame:
     """Return the links from packets to the kernels that rocprof timed."""
-    return found.select(from_event="event", to_event="gpu_event", rule=pl.lit(RULE), evidence=pl.lit(DERIVED))
+    return found.select(from_event="event", to_event="gpu_event", rule=pl.lit(_RULE), evidence=pl.lit(DERIVED))
 
 
 def warn_foreign(events: pl.DataFrame, links: pl.DataFrame) -> list[str]:
@@ -226,7 +226,7 @@ def warn_foreign(events: pl.DataFrame, links: pl.DataFrame) -> list[str]:
     pids = rows["pid"].drop_nulls().unique().sort().to_list()
     if pids and rows["process"].null_count() == rows.height:
         return [f"the rocprof file is of another run: no log is of its processes {', '.join(map(str, pids))}"]
-    linked = links.filter(pl.col("rule").cast(pl.String) == RULE).height
+    linked = links.filter(pl.col("rule").cast(pl.String) == _RULE).height
     if kernels.height and linked < kernels.height:
         return [
             f"{kernels.height - linked} of {kernels.height} kernels that rocprof timed are no packets of the log: "

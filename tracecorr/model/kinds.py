@@ -23,8 +23,8 @@ MIGRATIONS = ("prefetch", "discard")
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later
 # only the second, which 6.1 to 6.4 print, too (facts of the format: ROCclr's rocdevice.cpp).
-FIRST_LINE = "Initializing HSA stack."
-BEGINNINGS = (FIRST_LINE, "gpu_agents")
+_FIRST_LINE = "Initializing HSA stack."
+BEGINNINGS = (_FIRST_LINE, "gpu_agents")
 # What the lines about a hardware queue tell: how many there are before one is asked for, and what came of it.
 QUEUES_COUNTED, QUEUE_CREATED, QUEUE_SELECTED = "queue_allocated_count", "queue_created", "queue_selected"
 QUEUE_DELETED = "queue_deleted"

@@ -70,11 +70,11 @@ class ArrowBlock(Block):
 
 
 # Of this type alone the writer of parts takes the codes as they are; polars has 64-bit texts.
-ARROW_CODES = pa.dictionary(pa.int32(), pa.string())
+_ARROW_CODES = pa.dictionary(pa.int32(), pa.string())
 
 
 @cache
 def arrow_types(table: schema.Table) -> dict[str, pa.DataType]:
     """Return the Arrow types of the columns of a table."""
     fields = table.empty().to_arrow().schema
-    return {f.name: ARROW_CODES if pa.types.is_dictionary(f.type) else f.type for f in fields}
+    return {f.name: _ARROW_CODES if pa.types.is_dictionary(f.type) else f.type for f in fields}

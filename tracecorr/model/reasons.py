@@ -18,7 +18,7 @@ class Lost(StrEnum):
 
 
 @dataclass(frozen=True)
-class Reason:
+class _Reason:
     """Hold what a reason means.
 
     Args:
@@ -105,10 +105,10 @@ _TOLD = {
     "file_cut_off": "trace.dat: it names more pages than it has",
 }
 REASONS = {
-    **{reason: Reason(meaning) for reason, meaning in (_SKIPPED | _TOLD).items()},
-    **{reason: Reason(meaning, Lost.COUNTED) for reason, meaning in _COUNTED.items()},
-    **{reason: Reason(meaning, Lost.UNTOLD) for reason, meaning in _UNTOLD.items()},
-    **{reason: Reason(meaning, Lost.UNTOLD, at_end=True) for reason, meaning in _AT_END.items()},
+    **{reason: _Reason(meaning) for reason, meaning in (_SKIPPED | _TOLD).items()},
+    **{reason: _Reason(meaning, Lost.COUNTED) for reason, meaning in _COUNTED.items()},
+    **{reason: _Reason(meaning, Lost.UNTOLD) for reason, meaning in _UNTOLD.items()},
+    **{reason: _Reason(meaning, Lost.UNTOLD, at_end=True) for reason, meaning in _AT_END.items()},
 }
 
 

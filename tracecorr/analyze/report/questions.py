@@ -100,14 +100,14 @@ def _describe_gap(gap: dict[str, Any]) -> str:
     return f"{told}, which was submitted {render_ns(gap['unsubmitted_ns'])} after the gap began{where}"
 
 
-STILL_OPEN = "What was still open at the end?"
+_STILL_OPEN = "What was still open at the end?"
 
 
-def explain_still_open(evidence: Evidence) -> Iterator[Answer]:
+def _explain_still_open(evidence: Evidence) -> Iterator[Answer]:
     """Yield the answer to what was open at the end, if a call was."""
     if evidence.still_open.calls.height:
         found = evidence.still_open
-        yield Answer(STILL_OPEN, tuple(describe_still_open(found)), list_events(found), is_first=True)
+        yield Answer(_STILL_OPEN, tuple(describe_still_open(found)), list_events(found), is_first=True)
 
 
 _MAX_FAILURES, _MAX_FATAL, _MAX_TEXT = 8, 4, 160
@@ -264,7 +264,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
     made, tables = _name_makers(evidence), evidence.tables
     said = {v.name: v for v in verdicts}
     return (
-        *explain_still_open(evidence),
+        *_explain_still_open(evidence),
         *explain_failures(evidence),
         _creation(made, "amd_log" in evidence.sources),
         _mqd(made),

@@ -16,7 +16,7 @@ from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
 ROBUST_LIST_OFFSET = 0x2E0
 # How a process is known that nothing joins but its number.
-SAME_PID = "same pid"
+_SAME_PID = "same pid"
 _ARCH_SET_FS = 0x1002
 # What names one thread of the log while it maps threads.
 _LINE = ("life", "log_tid", "from_ns")
@@ -330,7 +330,7 @@ def _join_processes(
         .join(shown.select(host_pid="tgid", own_pid="log_pid"), on="host_pid", how="left", maintain_order="left")
         .filter((pl.col("own_pid") == pl.col("log_pid")).fill_null(value=True).all().over("life"))
         .unique("life", maintain_order=True)
-        .select("life", tgid="host_pid", how=pl.when(same_pid).then(pl.lit(SAME_PID)).otherwise(pl.lit("NSpid")))
+        .select("life", tgid="host_pid", how=pl.when(same_pid).then(pl.lit(_SAME_PID)).otherwise(pl.lit("NSpid")))
     )
     return pl.concat([by_thread, same])
 

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 # Records of a CPU whose clock is behind may seem older than their thread; no number is given out again so soon.
-SLACK_NS = 5_000_000
+_SLACK_NS = 5_000_000
 # CLONE_THREAD (sched.h of the kernel).
 _THREAD = 0x10000
 _FORK, _NEW, _EXEC, _EXIT = "sched_process_fork", "task_newtask", "sched_process_exec", "sched_process_exit"
@@ -119,11 +119,16 @@ class Lives:
         lives = self.of_tid.setdefault(tid, [])
         before = lives[-1] if lives else None
         # Two events tell of one birth.
-        if before and before.parent is parent and before.ended_ns is None and stamp <= (before.from_ns or 0) + SLACK_NS:
+        if (
+            before
+            and before.parent is parent
+            and before.ended_ns is None
+            and stamp <= (before.from_ns or 0) + _SLACK_NS
+        ):
             return before
         ended_ns = before.ended_ns if before is not None else None
         # What comes before the end of the thread that had the number is that one's.
-        lives.append(Life(tid, stamp if ended_ns is None else max(stamp, ended_ns + 1 + SLACK_NS), parent))
+        lives.append(Life(tid, stamp if ended_ns is None else max(stamp, ended_ns + 1 + _SLACK_NS), parent))
         return lives[-1]
 
     def _take_exec(self, life: Life, path: str | None) -> None:
@@ -141,7 +146,7 @@ class Lives:
 
 def begin_of(life: Life) -> int:
     """Return from when on records with the number of a life are its own."""
-    return -(1 << 62) if life.from_ns is None else life.from_ns - SLACK_NS
+    return -(1 << 62) if life.from_ns is None else life.from_ns - _SLACK_NS
 
 
 def read_lives(trace: pl.DataFrame, args: pl.DataFrame) -> Lives:

@@ -31,7 +31,7 @@ _ENTER = int(Flag.ENTER_ONLY)
 
 
 @dataclass
-class Description:
+class _Description:
     """Hold an open file description.
 
     Args:
@@ -59,7 +59,7 @@ class Written:
 
     calls: pl.DataFrame
     starts: list[int | None]
-    descriptions: list[Description]
+    descriptions: list[_Description]
 
 
 def follow_writes(trace: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame) -> Written:
@@ -136,7 +136,7 @@ class _Descriptors:
     """
 
     def __init__(self, owners: Container[int]) -> None:
-        self.descriptions: list[Description] = []
+        self.descriptions: list[_Description] = []
         self.defined: list[tuple[int, int, int, int]] = []  # owner, fd, at, description
         self._owners = owners
         self._of: dict[int, dict[int, int]] = {}
@@ -149,7 +149,7 @@ class _Descriptors:
             self._fork(at, owner, child)
         elif name in _OPENS and number >= 0:
             start = None if value & _O_APPEND else 0
-            self._set(at, owner, number, self._add(Description(number, start, since_ns=at)))
+            self._set(at, owner, number, self._add(_Description(number, start, since_ns=at)))
         elif fd is None:
             return
         elif name == "close":
@@ -165,14 +165,14 @@ class _Descriptors:
         while owner in self._parents:
             owner = self._parents[owner]
         if (owner, fd) not in self._roots:
-            self._roots[owner, fd] = self._add(Description(fd))
+            self._roots[owner, fd] = self._add(_Description(fd))
         return self._roots[owner, fd]
 
     def _find(self, owner: int, fd: int) -> int:
         known = self._of.get(owner, {})
         return known[fd] if fd in known else self.find_first(owner, fd)
 
-    def _add(self, description: Description) -> int:
+    def _add(self, description: _Description) -> int:
         self.descriptions.append(description)
         return len(self.descriptions) - 1
 
@@ -206,7 +206,7 @@ def _attach(calls: pl.DataFrame, table: _Descriptors) -> pl.DataFrame:
 
 
 def _cut(
-    calls: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, descriptions: Sequence[Description]
+    calls: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, descriptions: Sequence[_Description]
 ) -> tuple[pl.DataFrame, list[int | None]]:
     """Return the writes, by description and time, with their run, and where each run starts."""
     calls = calls.sort("description", maintain_order=True)
