@@ -90,7 +90,25 @@ def describe(index: CaptureIndex, event: int) -> list[dict[str, Any]]:
             lead = {"event": v} if k.endswith("_event") else {}
             out.append(_field(k, _launch_value(index, k, v), _LAUNCH_MEANING) | {"group": "launch"} | lead)
     made = [] if queue is None else _origin(index, queue)
+    out += _written(index, event)
     return out + made + list_registers(index.capture, event)
+
+
+def _written(index: CaptureIndex, event: int) -> list[dict[str, Any]]:
+    """Return when the kernel was given a line of a log, where the trace shows its write."""
+    links = index.capture.table("links").filter(
+        pl.col("from_event") == event, pl.col("rule").cast(pl.String) == "write_of_record"
+    )
+    calls = index.capture.table("events").select("event", "ts_ns")
+    found = links.select("evidence", event="to_event").join(calls, on="event").head(1).collect()
+    meaning = "the system call that wrote this line: when the kernel was given it"
+    return [
+        {
+            "name": "write", "value": f"{row['ts_ns'] - index.t0_ns:,} ns after the {index.zero} ({row['evidence']})",
+            "meaning": meaning, "group": "fields", "event": row["event"],
+        }
+        for row in found.iter_rows(named=True)
+    ]  # fmt: skip
 
 
 def _origin(index: CaptureIndex, queue: int) -> list[dict[str, Any]]:
