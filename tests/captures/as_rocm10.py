@@ -9,9 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
 _WORD = (1 << 64) - 1
 _PREFIX = re.compile(rb"(:\d:\S+ *:\d+ *: \d+d? us: )\[pid:(\d+) *tid: ?0x([0-9a-f]+)\] ?")
 _ENGINES = {b"0": b"Compute", b"1": b"D2H", b"2": b"H2D", b"3": b"D2D/P2P", b"4": b"D2D/P2P"}
@@ -54,21 +51,9 @@ class Converter:
     def __init__(self) -> None:
         self._priorities: dict[bytes, bytes] = {}
 
-    def convert(self, log: bytes) -> tuple[bytes, Callable[[NDArray[np.int64]], NDArray[np.int64]]]:
-        """Return the log, and a function from places in the old one to those in the new one."""
-        old = log.splitlines(keepends=True)
-        new = [self._line(line) for line in old]
-        old_ends = np.concatenate(([0], np.cumsum([len(line) for line in old])))
-        new_ends = np.concatenate(([0], np.cumsum([len(line) for line in new])))
-
-        def place(at: NDArray[np.int64]) -> NDArray[np.int64]:
-            line = np.searchsorted(old_ends, at, side="right") - 1
-            # Of a line that leaves in pieces the new text does, too.
-            inside = np.minimum(at - old_ends[line], new_ends[np.minimum(line + 1, len(old))] - new_ends[line])
-            moved: NDArray[np.int64] = new_ends[line] + inside
-            return moved
-
-        return b"".join(new), place
+    def convert(self, log: bytes) -> bytes:
+        """Return the log in the new form."""
+        return b"".join(self._line(line) for line in log.splitlines(keepends=True))
 
     def _line(self, line: bytes) -> bytes:
         found = _PREFIX.match(line)
@@ -93,27 +78,3 @@ class Converter:
         swq, ring, number = found.groups()
         front = b"SWq=%s, HWq=%s, id=%s, priority=%s, " % (swq, ring, number, self._priorities.get(swq, b"1"))
         return front + b"virtual_pipe_id=%d, " % (int(number) % 4)
-
-
-def convert_writes(trace: str, descriptor: int, place: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> str:
-    """Return a trace whose writes of the log are those of the converted one.
-
-    Args:
-        trace: text of ftrace.
-        descriptor: of the log.
-        place: from places in the old log to those in the new one.
-    """
-    entered = re.compile(rf"(sys_write\(fd: {descriptor:x}, buf: \w+, count: )([0-9a-f]+)\)")
-    counts = [int(found[2], 16) for found in entered.finditer(trace)]
-    ends = place(np.concatenate(([0], np.cumsum(counts))))
-    sizes = iter(np.diff(ends).tolist())
-    lines, open_of = [], dict[str, int]()
-    for line in trace.splitlines(keepends=True):
-        task = line[:40]
-        if found := entered.search(line):
-            open_of[task] = next(sizes)
-            line = f"{line[: found.start(2)]}{open_of[task]:x}){line[found.end() :]}"
-        elif "sys_write -> " in line and task in open_of:
-            line = f"{line.partition('sys_write -> ')[0]}sys_write -> {open_of.pop(task):#x}\n"
-        lines.append(line)
-    return "".join(lines)
