@@ -52,7 +52,7 @@ def test_comparison_is_printed_and_says_how_latencies_were_taken(comparison: Com
     text = render_comparison(comparison)
     assert "AMD_LOG_LEVEL" in text
     assert "overhead" in text
-    assert json.loads(json.dumps(comparison.as_dict()))["a"] == "caseA-1stream"
+    assert json.loads(json.dumps(comparison.as_dict()))["a"] == comparison.first
 
 
 def test_a_capture_does_not_differ_from_itself() -> None:
