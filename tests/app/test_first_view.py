@@ -103,6 +103,7 @@ def opened(browser: Any, url: str) -> Any:
     page = browser.new_page()
     troubles: list[str] = []
     page.on("pageerror", lambda e: troubles.append(str(e)))
+    page.goto(url)  # with the token
     page.goto("about:blank")
     page.goto(url.split("?")[0] + "?capture=t1-streams#theme=light")
     wait_idle(page)

@@ -147,8 +147,8 @@ def count_lanes(pyramid: levels.Pyramid, t0: int | None = None, t1: int | None =
 def list_records(index: CaptureIndex, pyramid: levels.Pyramid, lane: int, t0: int, t1: int, most: int) -> pl.DataFrame:
     """Return what a lane shows of [t0, t1] in the order of time, at most `most` rows.
 
-    Returns: event, name, start_ns (after the capture start), dur_ns (null of an instant), shown_as (`inferred`, `failed`, `half seen`); of
-        a counter value in place of name.
+    Returns: event, name (of a counter value), start_ns (after the capture start), dur_ns (null of an instant), shown_as
+        (`inferred`, `failed`, `half seen`).
     """
     finest, counter = pyramid.finest, index.views.lanes[lane].is_counter
     found = [np.zeros(0, np.int64)]
