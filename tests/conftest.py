@@ -6,13 +6,14 @@ import fcntl
 import os
 import shutil
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tracecorr import pipeline
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -39,7 +40,19 @@ def data_folder() -> Path:
     pytest.skip(reason)
 
 
+# No test in these folders looks at the views of the page, and each import would build them.
+_WITHOUT_VIEWS = ("captures", "clock", "link", "simulator")
 Recorded = Callable[..., Capture]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _views(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave out the views of the page where no test looks at them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name in _WITHOUT_VIEWS:
+            for name in ("hold_tables", "build_views", "write_views"):
+                patch.setattr(pipeline, name, lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -349,7 +349,7 @@ class Capture:
         table = self._stored.table
         queues = summarize_queues(table("queues"), table("stream_queues"))
         made = summarize_queue_creation(table).drop("process", "gpu")
-        depth = summarize_backlog(table("launches"), table("queues")).drop("size")
+        depth = summarize_backlog(table).drop("size")
         for more in (made, depth):
             queues = queues.join(more, on="queue", how="left", maintain_order="left")
         return add_nodes(queues, "queue", self.info.get("nodes") or [], "queues")

@@ -19,6 +19,7 @@ from tracecorr.link.doorbells import fill_store_rings
 from tracecorr.link.packet_index import check_indexes, complete_indexes
 from tracecorr.link.queues import list_shared
 from tracecorr.link.rings import name_rings
+from tracecorr.link.rocprof import take_user_events
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
@@ -437,7 +438,9 @@ def _fit(
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
     whole = _complete_packets(rows, parts, identities)
     del rows  # large; what is left of it is taken apart, if nothing else holds its columns
-    records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
+    timed = take_user_events(add_gpu_times(whole, parts.args), parts.args)
+    records = widen_reads(find_steps(timed), parts.args)
+    del whole, timed  # large
     shared, offsets = list_shared(records, parts.args), seen_time_offsets(capture.info)
     evidence = ClockEvidence(records, parts.args, shared, _samples(capture), **offsets, writes=writes)
     return records, fit_clocks(evidence)

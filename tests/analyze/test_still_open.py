@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from analyze_tables import Rows, tables_of
 
@@ -17,6 +18,7 @@ from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.model.standstill import Scene, Wait, Waiter, Work
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
+from tracecorr.timeline.drawn import open_calls
 
 QUESTION = "What was still open at the end?"
 
@@ -54,6 +56,8 @@ def test_a_recorded_hang_names_call_packet_and_head(
     assert least_s * 1e9 < row["open_ns"] < 4.1e9
     assert found.chains[row["event"]].end is end
     assert _places(found, capture) == chain
+    drawn = open_calls(capture.table).select("event", "label", length=pl.col("end") - pl.col("start"))
+    assert drawn.rows() == [(row["event"], f"{call} (still open)", row["open_ns"])]
     (verdict,) = judge_capture(capture.table, names=["no_deadlock"])
     assert verdict.outcome is outcome
     assert row["event"] in verdict.finding.events
@@ -82,6 +86,32 @@ def test_a_log_that_ends_inside_a_call_says_so_first(data_folder: Path, tmp_path
         "the log ends inside hipMemcpyWithStream (event 3, thread 0x7f8c5a889f80), open for at least 799.93 ms; last "
         "line of the thread: queue_allocated_count (event 4)"
     )
+
+
+# The last lines of HIP issue 3367, with SYNTHETIC prefixes: hipStreamDestroy never returns.
+_DESTROY = """\
+:3:hip_stream.cpp           :373 : 2813836027 us: [pid:71 tid: 0x7febd0a01740] hipStreamDestroy ( 0x1688950 )
+:5:command.cpp              :364 : 2813836031 us: [pid:71 tid: 0x7febd0a01740] Command (Marker) enqueued: 0x16a5c70 \
+to queue: 0x1688950
+:5:rocvirtual.cpp           :1568: 2813836040 us: [pid:71 tid: 0x7febd0a01740] SWq=0x7fecc8b10000, \
+HWq=0x7fea6c200000, id=2, BarrierAND Header = 0x1503 (type=3, barrier=1, acquire=2, release=2), \
+dep_signal=[0x0, 0x0, 0x0, 0x0, 0x0], completion_signal=0x7febc7a86d80, rptr=0, wptr=0
+:4:command.cpp              :276 : 2813836044 us: [pid:71 tid: 0x7febd0a01740] Waiting for event 0x16a5c70 to \
+complete, current status 2
+"""
+
+
+def test_a_call_waits_for_the_barrier_that_it_wrote_itself(tmp_path: Path) -> None:
+    (tmp_path / "hip.log").write_text(_DESTROY)
+    import_files(tmp_path / "x.tracecorr", [tmp_path / "hip.log"], [])
+    correlate(tmp_path / "x.tracecorr")
+    capture = Capture.open(tmp_path / "x.tracecorr")
+    found = find_still_open(capture.table)
+    assert found.calls.select("name", "last_line").rows() == [("hipStreamDestroy", "wait_event")]
+    (chain,) = found.chains.values()
+    (packet,) = capture.table("launches").collect().to_dicts()
+    assert (chain.end, chain.events) == (End.RUNS, (found.calls["event"][0], packet["event"]))
+    assert found.rings.select("first", "packets", "kind").rows() == [(0, 1, "barrier_and")]
 
 
 def _hip(event: int, name: str, thread: int = 0, dur_ns: int | None = None, **more: Any) -> dict[str, Any]:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tracecorr import pipeline
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 Correlator = Callable[[str], Capture]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_views() -> Iterator[None]:
-    """Leave out the views of the page: no test of links looks at them, and each import would build them."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("hold_tables", "build_views", "write_views"):
-            patch.setattr(pipeline, name, lambda *_: None)
-        yield
 
 
 @pytest.fixture

@@ -76,6 +76,26 @@ def test_fields_of_an_ioctl_come_from_the_probe_inside(correlate_trace: Correlat
     }  # fmt: skip
 
 
+def test_user_queues_of_the_drm_are_queues_with_doorbells(correlate_trace: Correlator) -> None:
+    """DRM_IOCTL_AMDGPU_USERQ makes (operation 1) and frees (2) them; SYNTHETIC, as the probe of the plan reads it."""
+    text = """
+        a-10 10 sys_openat(dfd: 4294967196, filename: 4689924 "/dev/dri/renderD128", flags: O_RDWR|O_CLOEXEC)
+        a-10 10 sys_openat -> 0x5
+    """
+    for op, ip, ring in ((1, 1, 0x7F0000), (1, 2, 0x7E0000), (2, 0, 0)):
+        text += f"""
+            a-10 10 sys_ioctl(fd: 5, cmd: 0xc0486456, arg: 0x7ffc)
+            a-10 10 amdgpu_userq_ioctl: (amdgpu_userq_ioctl+0x4/0x670 [amdgpu]) op={op} ip={ip} ring={ring:#x} size=4096
+            a-10 10 sys_ioctl -> 0x0
+        """
+    capture = correlate_trace(_clean(text))
+    queues = capture.table("queues").sort("queue").collect()
+    assert queues.select("ring_base", pl.col("type").cast(pl.String)).rows() == [(0x7F0000, None), (0x7E0000, "sdma")]
+    assert queues["create_ioctl_event"].null_count() == 0
+    found = _args(capture, "DRM_IOCTL_AMDGPU_USERQ")
+    assert [(a["op_name"], a["ip_name"]) for a in found] == [("CREATE", "COMPUTE"), ("CREATE", "DMA"), ("FREE", "GFX")]
+
+
 def test_the_doorbell_page_belongs_to_the_first_queue_of_its_gpu(correlate_trace: Correlator) -> None:
     """Mapped once per process and GPU; a failed creation needs none."""
     text = (

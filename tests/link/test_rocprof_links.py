@@ -28,7 +28,8 @@ def recorded(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tup
     truth = truth.with_columns(hwq=pl.col("queue_ring_base").str.slice(2).str.to_integer(base=16).cast(pl.UInt64))
     named = plain.table("launches").filter(pl.col("kind") == "dispatch").join(plain.table("kernels"), on="kernel")
     named = named.join(plain.table("queues").select("queue", "log_id", "hwq"), on="queue")
-    rows = named.select("name", "log_id", "hwq", "packet_index").collect().join(truth, on=["hwq", "packet_index"])
+    columns = ("name", "log_id", "hwq", "packet_index", "grid_x", "grid_y", "grid_z")
+    rows = named.select(columns).collect().join(truth, on=["hwq", "packet_index"])
     return folder, rows.sort("start_mono_ns")
 
 
@@ -45,6 +46,43 @@ def profiled(
     clock = folder / "clock.json" if samples else None
     made = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=clock, rocprof=[table])
     return made, correlate(made.path)
+
+
+def test_user_events_in_the_trace_time_packets_like_a_profile(
+    recorded: tuple[Path, pl.DataFrame], tmp_path: Path
+) -> None:
+    """What rocprofiler writes at the end of a process, after all of it; SYNTHETIC, by generatePerfUserEvents.cpp."""
+    folder, rows = recorded
+    end, pid = (folder / "ftrace.txt").read_text(), 14446
+    head = f"              t1-{pid}   (  {pid}) [001] .....  {{:.6f}}: "
+    kernel = (
+        "rocprof_kernel_dispatch: dispatch_id={0} correlation_id={0} kernel_id=7 start_ts={1} end_ts={2} agent_id=1 "
+        "queue_id={3} grid_x={4} grid_y={5} grid_z={6} wg_x=1 wg_y=1 wg_z=1\n"
+    )
+    last = float(end.rstrip().splitlines()[-1].split("] ")[1].split()[1].rstrip(":"))
+    told = [
+        head.format(last + i / 1e6)
+        + kernel.format(i, r["start_mono_ns"], r["end_mono_ns"], r["log_id"], r["grid_x"], r["grid_y"], r["grid_z"])
+        for i, r in enumerate(rows.iter_rows(named=True), 1)
+    ]
+    api = f"rocprof_hip_api: kind=2 operation=17 correlation=1 start_ts={rows['start_mono_ns'][0] - 9000}"
+    told.append(head.format(last + 1) + f"{api} end_ts={rows['start_mono_ns'][0] - 1000} thread_id={pid}\n")
+    (tmp_path / "ftrace.txt").write_text(end.rstrip() + "\n" + "".join(told))
+    clock = folder / "clock.json"
+    made = import_files(tmp_path / "x.tracecorr", [folder / "amd.log"], [tmp_path / "ftrace.txt"], clock_samples=clock)
+    assert correlate(made.path) == []
+    found = links(made)
+    assert found.height == rows.height == 101
+    gpu = made.table("events").filter(pl.col("source") == "rocprof").collect()
+    kernels = gpu.filter(pl.col("layer") == "gpu").sort("ts_ns")
+    assert kernels["ts_ns"].to_list() == rows["start_mono_ns"].to_list()
+    assert kernels["dur_ns"].to_list() == (rows["end_mono_ns"] - rows["start_mono_ns"]).to_list()
+    launches = made.table("launches").filter(pl.col("kind") == "dispatch").collect()
+    assert launches["gpu_event"].null_count() == 0
+    (call,) = gpu.filter(pl.col("layer") == "hip").to_dicts()
+    assert (str(call["name"]), call["dur_ns"]) == ("rocprof_hip_api", 8000)
+    rules = made.table("links").filter(pl.col("rule") == "rocprof_correlation").collect()
+    assert rules["from_event"].to_list() == [call["event"]]
 
 
 def links(capture: Capture) -> pl.DataFrame:

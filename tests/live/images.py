@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from tracecorr.live.look import Look, Sight, ValueUse
 from tracecorr.live.processes import Process
@@ -78,6 +81,20 @@ class Image:
         return [BASE + at for at in starts if self.words(BASE + at + 80, "<Q") == (SIGNAL_ID,)]
 
 
+class Pages:
+    """Hold memory of some pieces by their address; gives it out as `Memory` does."""
+
+    def __init__(self, pieces: dict[int, bytes]) -> None:
+        self.pieces = pieces
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return bytes; nothing where some of them are outside."""
+        for start, data in self.pieces.items():
+            if start <= address and address + size <= start + len(data):
+                return data[address - start : address - start + size]
+        return b""
+
+
 def dispatch(kernel_object: int = 0x1000, completion: int = 0, *, kernarg: int = 0) -> bytes:
     """Return a kernel dispatch with its barrier bit."""
     head = struct.pack("<HHHHHHIIIII", DISPATCH | _BIT, 1, 64, 1, 1, 0, 1024, 1, 1, 0, 0)
@@ -115,3 +132,37 @@ def sight(
     """Return two looks at an image that stays as it is, a second apart."""
     looks = [look(image, threads, queues, at_ns) for at_ns in (0, 10**9)]
     return Sight(9, looks, names or {}, values or {})
+
+
+# Maps what it reads from stdin at an address, in 1 GiB of which nothing else is touched; then does as it is told.
+_HOLDER = """
+import ctypes, mmap, sys, threading, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+base, threads = int(sys.argv[1]), int(sys.argv[2])
+data = sys.stdin.buffer.read()
+fixed, anonymous, private, lazy = 0x10, 0x20, 0x02, 0x4000
+at = libc.mmap(base, 1 << 30, 3, fixed | anonymous | private | lazy, -1, 0)
+ctypes.memmove(at, data, len(data))
+for _ in range(threads):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def hold(image: Image, threads: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process that has the image in its memory, and some threads more."""
+    process = subprocess.Popen([sys.executable, "-c", _HOLDER, str(BASE), str(threads)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)  # fmt: skip
+    try:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(bytes(image.data))
+        process.stdin.close()
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()

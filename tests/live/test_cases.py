@@ -6,15 +6,18 @@ Each case is named after the report that it was reduced from.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import polars as pl
 import pytest
-from images import Image, barrier, barrier_value, dispatch, invalid, sight
+from images import Image, Pages, barrier, barrier_value, dispatch, invalid, sight
 
 from tracecorr.analyze.hangs import judge_scene
 from tracecorr.live.look import Sight, ValueUse
-from tracecorr.live.rings import read_queue
+from tracecorr.live.rings import count_packets, read_queue
 from tracecorr.live.scene import make_scene
 from tracecorr.live.threads import Thread
+from tracecorr.read.kfd.dumps import read_dumps
 
 _STALL_NS = 30 * 10**9
 WAIT, WRITE = "__amd_rocclr_streamOpsWait", "__amd_rocclr_streamOpsWrite"
@@ -186,3 +189,26 @@ def test_garbage_is_no_queue(at: int) -> None:
     image.put(queue + at, (0).to_bytes(8, "little") if at == 8 else b"\xff\xff\xff\xff")
     found = read_queue(image, queue)  # type: ignore[arg-type]
     assert found is None or found.packets == ()
+
+
+def test_the_queues_of_a_recorded_dump_are_found_in_memory(data_folder: Path) -> None:
+    """REAL: MQDs of an MI308X with 5 queues on 4 XCCs; the memory behind their addresses is SYNTHETIC."""
+    dump = (data_folder / "real" / "kfd-mqds-mi308x-active-32streams.txt").read_bytes()
+    rows = read_dumps(dump)[0].rows.filter(pl.col("type").cast(pl.String) == "cp")
+    places = rows.select("read_address", "write_address", "pq_base").unique(maintain_order=True).rows()
+    assert len(places) == 5
+    pages = {}
+    for number, (read_at, _, ring) in enumerate(places):
+        queue = Image()
+        address = queue.queue([], size=16384)
+        page = bytearray(queue.read(address, 2304))
+        page[8:16], page[56:64] = ring.to_bytes(8, "little"), (100 + number).to_bytes(8, "little")
+        page[128:136] = (90).to_bytes(8, "little")
+        pages[read_at - 128] = bytes(page)
+    memory = Pages(pages)
+    found = count_packets(memory, places)  # type: ignore[arg-type]
+    assert list(found.values()) == [(100 + number, 90) for number in range(5)]
+    # Addresses that are not those of one queue, and another ring, tell nothing.
+    read_at, write_at, ring = places[0]
+    wrong = [(read_at, write_at + 8, ring), (read_at, write_at, ring + 4096), (read_at + 64, write_at + 64, ring)]
+    assert count_packets(memory, wrong) == {}  # type: ignore[arg-type]

@@ -4,55 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from images import BASE, Image, dispatch
+from images import BASE, Image, dispatch, hold
 
 from tracecorr.analyze.hangs import judge_scene
 from tracecorr.live.look import look_twice
 from tracecorr.live.memory import PAGE, Memory
+from tracecorr.live.processes import tell_occupancy
 from tracecorr.live.scene import make_scene
 from tracecorr.live.threads import read_threads
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the memory of another process is read as root")
-
-# Maps what it reads from stdin at an address, in 1 GiB of which nothing else is touched; then does as it is told.
-_HOLDER = """
-import ctypes, mmap, sys, threading, time
-libc = ctypes.CDLL(None)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-base, threads = int(sys.argv[1]), int(sys.argv[2])
-data = sys.stdin.buffer.read()
-fixed, anonymous, private, lazy = 0x10, 0x20, 0x02, 0x4000
-at = libc.mmap(base, 1 << 30, 3, fixed | anonymous | private | lazy, -1, 0)
-ctypes.memmove(at, data, len(data))
-for _ in range(threads):
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-print("ready", flush=True)
-time.sleep(600)
-"""
-
-
-@contextmanager
-def _holder(image: Image, threads: int = 0) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", _HOLDER, str(BASE), str(threads)], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE)  # fmt: skip
-    try:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(bytes(image.data))
-        process.stdin.close()
-        assert process.stdout.readline() == b"ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _resident(pid: int) -> str:
@@ -64,7 +29,7 @@ def test_queues_are_found_in_the_memory_of_a_process_that_stays_as_it_is() -> No
     done = image.signal(1)
     for _ in range(32):
         image.queue([dispatch(completion=done)] * 5, read=2)
-    with _holder(image) as process:
+    with hold(image) as process:
         before = _resident(process.pid)
         (sight,) = look_twice([process.pid], 0.1, 20)
         assert _resident(process.pid) == before
@@ -76,7 +41,7 @@ def test_queues_are_found_in_the_memory_of_a_process_that_stays_as_it_is() -> No
 
 
 def test_absent_pages_and_other_mappings_are_not_read() -> None:
-    with _holder(Image()) as process:
+    with hold(Image()) as process:
         memory = Memory(process.pid)
         assert memory.read(BASE + (512 << 20), 8) == b""
         library = next(m for m in memory.mappings if "libc" in m.path)
@@ -84,12 +49,12 @@ def test_absent_pages_and_other_mappings_are_not_read() -> None:
         assert memory.read(1 << 63, 8) == memory.read(0, PAGE) == b""
         looked = sum(end - start for start, end in memory.list_present())
         assert 0 < looked < 256 << 20
-        assert memory.find_signals(1, time.monotonic() + 5)[1:] == (False, 0)
+        assert memory.find_signals(1, 5.0)[1:] == (False, 0)
         memory.close()
 
 
 def test_a_process_that_ends_meanwhile_is_no_failure() -> None:
-    with _holder(Image()) as process:
+    with hold(Image()) as process:
         pid = process.pid
         process.kill()
         process.wait()
@@ -99,7 +64,7 @@ def test_a_process_that_ends_meanwhile_is_no_failure() -> None:
 
 
 def test_many_threads_and_a_stopped_process_are_told() -> None:
-    with _holder(Image(), 300) as process:
+    with hold(Image(), 300) as process:
         assert len(read_threads(process.pid)) == 301
         process.send_signal(signal.SIGSTOP)
         time.sleep(0.2)
@@ -114,4 +79,26 @@ def test_a_child_that_does_not_answer_is_left_behind(monkeypatch: pytest.MonkeyP
     (sight,) = look_twice([os.getppid()], 0.1, 0.5)
     assert time.monotonic() - started < 30
     assert len(sight.looks) == 1 and sight.looks[0].threads
-    assert "did not answer" in sight.gaps[0]
+    assert "not read in time" in sight.gaps[0]
+
+
+def test_queues_that_share_too_few_slots_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """amdgpu issue 227, legacy-rocm-build#2705: 9 compute queues of 3 processes on 8 slots; SYNTHETIC sysfs."""
+    node = tmp_path / "topology" / "nodes" / "1"
+    node.mkdir(parents=True)
+    (node / "gpu_id").write_text("42924\n")
+    (node / "properties").write_text("simd_count 160\nnum_cp_queues 8\n")
+    for pid in (1, 2, os.getpid()):
+        # The last one is of SDMA, which needs no slot of compute.
+        for number, kind in enumerate((0, 0, 0, 1)):
+            queue = tmp_path / "proc" / str(pid) / "queues" / str(number)
+            queue.mkdir(parents=True)
+            (queue / "gpuid").write_text("42924\n")
+            (queue / "type").write_text(f"{kind}\n")
+    monkeypatch.setattr("tracecorr.live.processes._SYSFS", tmp_path)
+    (line,) = tell_occupancy()
+    assert line.startswith("GPU a7ac: ")
+    told = [int(word) for word in line.split() if word.isdecimal()]
+    assert told[-1] == 8
+    assert told[0] == 3 * told[1]
+    assert ("oversubscribed" in line) == (told[0] > 8)

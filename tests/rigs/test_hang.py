@@ -21,7 +21,7 @@ _FOLDER = Path(__file__).parent
 
 
 @contextmanager
-def _running(rig: NullGpu, words: tuple[str, ...], env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+def run_scene(rig: NullGpu, words: tuple[str, ...], env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """Run standing.py until it is ready; its number stays that of the rig's script."""
     program = subprocess.Popen(
         rig.command("python3", "standing.py", *words), cwd=_FOLDER, text=True, stdin=subprocess.PIPE,
@@ -42,7 +42,7 @@ def _running(rig: NullGpu, words: tuple[str, ...], env: Mapping[str, str]) -> It
         program.wait()
 
 
-def _look(pid: int, *options: str, cwd: Path) -> tuple[int, dict[str, Any]]:
+def look(pid: int, *options: str, cwd: Path) -> tuple[int, dict[str, Any]]:
     ended = run_verb("hang", "--pid", str(pid), "--json", *options, cwd=cwd)
     answer = json.loads(ended.out)
     assert ended.status == answer["status"], ended.err
@@ -70,23 +70,26 @@ SCENES: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[str, str] | None,
 }  # fmt: skip
 
 
+def judge_scene_once(rig: NullGpu, name: str, folder: Path) -> str:
+    """Return what is wrong with the answer about a scene; empty if nothing is."""
+    words, env, expected, named, status = SCENES[name]
+    with run_scene(rig, words, env) as program:
+        found_status, process = look(program.pid, "--wait", "500ms", cwd=folder)
+        is_there = program.poll() is None
+    causes = [(j["cause"], j["certainty"]) for j in process["judgments"]]
+    told = " ".join(line for j in process["judgments"] for line in j["seen"])
+    is_right = causes == ([expected] if expected else []) and all(word in told for word in named)
+    return "" if is_right and found_status == status and is_there else f"status {found_status}: {process}"
+
+
 @pytest.mark.parametrize("name", SCENES)
 def test_what_stands_gets_its_chain_and_what_moves_does_not(nullgpu: NullGpu, tmp_path: Path, name: str) -> None:
-    words, env, expected, named, status = SCENES[name]
-    with _running(nullgpu, words, env) as program:
-        found_status, process = _look(program.pid, "--wait", "500ms", cwd=tmp_path)
-        assert found_status == status, process
-        causes = [(j["cause"], j["certainty"]) for j in process["judgments"]]
-        assert causes == ([expected] if expected else []), process["judgments"]
-        told = " ".join(line for j in process["judgments"] for line in j["seen"])
-        assert all(word in told for word in named), told
-        # What it is and what it does are as before.
-        assert program.poll() is None
+    assert judge_scene_once(nullgpu, name, tmp_path) == ""
 
 
 def test_what_stood_for_long_stands(nullgpu: NullGpu, tmp_path: Path) -> None:
-    with _running(nullgpu, ("kernel", "5"), {"NULLGPU_STALL": "2"}) as program:
-        status, process = _look(program.pid, "--watch", "--wait", "300ms", "--stall", "1500ms", "--save", cwd=tmp_path)
+    with run_scene(nullgpu, ("kernel", "5"), {"NULLGPU_STALL": "2"}) as program:
+        status, process = look(program.pid, "--watch", "--wait", "300ms", "--stall", "1500ms", "--save", cwd=tmp_path)
         assert status == 4
         assert process["judgments"][0]["stands"]
         (saved,) = tmp_path.glob("hang-*.json")
@@ -94,19 +97,33 @@ def test_what_stood_for_long_stands(nullgpu: NullGpu, tmp_path: Path) -> None:
 
 
 def test_a_stopped_process_is_named(nullgpu: NullGpu, tmp_path: Path) -> None:
-    with _running(nullgpu, ("idle",), {}) as program:
+    with run_scene(nullgpu, ("idle",), {}) as program:
         program.send_signal(signal.SIGSTOP)
-        status, process = _look(program.pid, "--wait", "200ms", cwd=tmp_path)
+        status, process = look(program.pid, "--wait", "200ms", cwd=tmp_path)
     assert status == 4
     assert [(j["cause"], j["certainty"]) for j in process["judgments"]] == [("halted", "proved")]
 
 
 def test_a_written_value_lets_its_waiter_go(nullgpu: NullGpu, tmp_path: Path) -> None:
     """The model runs no kernel, so the wait stands on; but the value is there, and nothing is waited for any more."""
-    with _running(nullgpu, ("value",), {"NULLGPU_STALL": "0"}) as program:
+    with run_scene(nullgpu, ("value",), {"NULLGPU_STALL": "0"}) as program:
         assert program.stdin is not None and program.stdout is not None
         program.stdin.write("\n")
         program.stdin.flush()
         assert program.stdout.readline() == "written\n"
-        _, process = _look(program.pid, "--wait", "200ms", cwd=tmp_path)
+        _, process = look(program.pid, "--wait", "200ms", cwd=tmp_path)
     assert [j["cause"] for j in process["judgments"]] == ["kernel"]
+
+
+def test_a_capture_saves_what_stands_and_ends_it_where_that_is_wanted(nullgpu: NullGpu, tmp_path: Path) -> None:
+    (tmp_path / "standing.py").write_text((_FOLDER / "standing.py").read_text())
+    command = nullgpu.command("python3", "standing.py", "kernel", "5")
+    words = ("capture", "-o", "x", "--stall", "1", "--stall-kill", "--no-correlate", "--", *command)
+    ended = run_verb(*words, cwd=tmp_path, env={**nullgpu.environment(tmp_path), "NULLGPU_STALL": "2"})
+    assert ended.status == 128 + signal.SIGTERM, ended.err
+    assert "(--stall-kill)" in ended.err
+    assert "GPU" in ended.err
+    (stall,) = json.loads((tmp_path / "x.tracecorr" / "capture.json").read_text())["stalls"]
+    saved = json.loads((tmp_path / "x.tracecorr" / stall["file"]).read_text())
+    assert [(j["cause"], j["stands"]) for j in saved["judgments"]] == [("kernel", True)]
+    assert "vadd(" in saved["judgments"][0]["means"]

@@ -210,7 +210,7 @@ class Evidence:
     @cached_property
     def backlog(self) -> pl.DataFrame:
         """Return how full each ring got (`backlog.summarize_backlog`)."""
-        return summarize_backlog(self.tables("launches"), self.tables("queues"))
+        return summarize_backlog(self.tables)
 
     @cached_property
     def still_open(self) -> StillOpen:

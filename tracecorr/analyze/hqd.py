@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-_SAME = ("queue", "pid", "vmid", "pq_base", "ring_bytes", "doorbell", "pipe_priority", "queue_priority", "quantum")
+_SAME = ("queue", "pid", "vmid", "pq_base", "ring_bytes", "doorbell", "pipe_priority", "queue_priority", "quantum",
+         "written", "finished", "error", "dequeue_request")  # fmt: skip
 
 
 def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
@@ -18,7 +19,8 @@ def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
 
     Returns: snapshot, dump, gpu_id (hex text, as debugfs prints it), type, xccs (how many XCCs, null for SDMA),
         slots (`pipe.slot` of each, or `engine.RLC`), queue, pid, vmid, pq_base, ring_bytes, doorbell (dwords),
-        pipe_priority, queue_priority, quantum, rptr, wptr (of the first XCC).
+        pipe_priority, queue_priority, quantum, written, finished (indexes in the memory of its process), error,
+        dequeue_request, pq_empty (on all XCCs), rptr, wptr (of the first XCC).
     """
     named = (
         _name_processes(hqd)
@@ -30,6 +32,7 @@ def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
         pl.col("xcc").drop_nulls().n_unique().alias("xccs"),
         pl.col("place").drop_nulls().unique(maintain_order=True).str.join(" ").alias("slots"),
         *same,
+        pl.col("pq_empty").all(),
         pl.col("rptr", "wptr").first(),
     )
     return grouped.with_columns(

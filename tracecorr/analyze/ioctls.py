@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect, count_failed, describe_ns, spread_ns, total
+from tracecorr.analyze.frames import Tables, as_text, collect, count_failed, describe_ns, spread_ns, total
 from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import HALF_SEEN
 from tracecorr.read.kfd.ioctls import HANDLER_PREFIX
@@ -28,6 +28,73 @@ def summarize_ioctls(events: pl.LazyFrame) -> pl.DataFrame:
         )
         .sort(["total_ns", "name"], descending=[True, False], nulls_last=True)
     )
+
+
+def summarize_syscalls(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per system call that is no ioctl on a KFD or DRM descriptor, the longest total first.
+
+    Returns: name, calls, errors and not_yet (of those with a known result), result_unknown, total_ns, mean_ns, p95_ns,
+        max_ns, longest (event of the longest one).
+    """
+    calls = events.filter(pl.col("layer").cast(pl.String) == "syscall").with_columns(as_text("name"))
+    longest = pl.col("event").get(pl.col("dur_ns").arg_max(), null_on_oob=True)
+    return collect(
+        calls.group_by("name")
+        .agg(
+            pl.len().cast(pl.Int64).alias("calls"),
+            *count_failed(),
+            pl.col("result").null_count().cast(pl.Int64).alias("result_unknown"),
+            *describe_ns("dur_ns", (95,)),
+            longest=longest,
+        )
+        .sort(["total_ns", "name"], descending=[True, False], nulls_last=True)
+    )
+
+
+_OPENED_BY = {"kfd_open": "kfd", "drm_open": "drm", "amdgpu_driver_open_kms": "drm"}
+
+
+def summarize_devices(tables: Tables) -> pl.DataFrame:
+    """Return one row per process and GPU device that it opened or called: `/dev/kfd`, render nodes.
+
+    Returns: process, device (its path, or `kfd` and `drm` where only the driver is known), opened_ns, open_event,
+        opened_by (name of the thread), calls (ioctls and mappings on it), first_event, first_ns, known_by (how the
+        device behind the descriptor is known).
+    """
+    events = tables("events").select("event", "ts_ns", "process", "thread", "result", *as_text("name"))
+    args = tables("args").with_columns(as_text("key")).select("event", "key", "text")
+    told = args.filter(pl.col("key").is_in(["device", "device_by"]) & pl.col("text").is_not_null())
+    pivoted = told.group_by("event").agg(
+        device=pl.col("text").filter(pl.col("key") == "device").first(),
+        known_by=pl.col("text").filter(pl.col("key") == "device_by").first(),
+    )
+    uses = events.join(pivoted.drop_nulls("device"), on="event").sort("event").group_by("process", "device").agg(
+        calls=pl.len().cast(pl.Int64), first_event=pl.col("event").first(), first_ns=pl.col("ts_ns").first(),
+        known_by=pl.col("known_by").first(),
+    )  # fmt: skip
+    paths = args.filter((pl.col("key") == "path") & pl.col("text").str.contains("^/dev/(kfd|dri/)"))
+    by_path = events.join(paths.select("event", device="text"), on="event")
+    by_name = events.filter(pl.col("name").is_in(list(_OPENED_BY))).with_columns(
+        device=pl.col("name").replace_strict(_OPENED_BY, default=None, return_dtype=pl.String)
+    )
+    names = tables("threads").select("thread", opened_by=pl.col("comm").cast(pl.String))
+    opens = pl.concat([by_path, by_name], how="diagonal").join(names, on="thread", how="left").sort("event")
+    opened = opens.group_by("process", "device").agg(
+        opened_ns=pl.col("ts_ns").first(), open_event=pl.col("event").first(), opened_by=pl.col("opened_by").first()
+    )
+    both = opened.join(uses, on=["process", "device"], how="full", coalesce=True, nulls_equal=True)
+    shown = (
+        "process",
+        "device",
+        "opened_ns",
+        "open_event",
+        "opened_by",
+        "calls",
+        "first_event",
+        "first_ns",
+        "known_by",
+    )
+    return collect(both.select(shown).with_columns(pl.col("calls").fill_null(0)).sort("process", "device"))
 
 
 def explain_ioctls(events: pl.LazyFrame) -> str:

@@ -128,6 +128,50 @@ def _summarize_stage(rows: pl.DataFrame, order: int) -> pl.DataFrame:
     )
 
 
+# So few launches have no P99: it would be the slowest one.
+LEAST_FOR_P99 = 100
+_BY_KERNEL = (
+    ("call to doorbell", "call_ns", "doorbell_ns"), ("call to GPU start", "call_ns", "gpu_start_ns"),
+    ("call to completion", "call_ns", "complete_ns"), ("GPU start to GPU end", "gpu_start_ns", "gpu_end_ns"),
+)  # fmt: skip
+
+
+def summarize_kernel_latency(
+    launches: pl.LazyFrame, events: pl.LazyFrame, kernels: pl.LazyFrame, setup_calls: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Return one row per kernel, phase and stage: how long its launches took from the call on.
+
+    Args:
+        launches, events, kernels: the tables.
+        setup_calls: result of `list_setup_calls`; None = computed here.
+
+    Returns: kernel, phase (`first`: the first launch of the kernel in its process, and those whose call created a
+        queue, loaded code or allocated memory; `steady`; `graph`), stage, launches, p50_ns, p95_ns, p99_ns (null for
+        fewer than 100 launches), max_ns. Launches with an unknown call are left out.
+    """
+    calls = list_setup_calls(events) if setup_calls is None else setup_calls
+    names = kernels.select("kernel", kernel_name=pl.coalesce("display", "name"))
+    rows = launches.filter(pl.col("kind").cast(pl.String) == "dispatch", pl.col("call_ns").is_not_null())
+    rows = rows.drop_nulls("kernel").sort("event").with_columns(
+        is_first=(pl.int_range(pl.len()).over("process", "kernel") == 0)
+        | pl.col("call_event").is_in(calls["chain"].implode())
+    )  # fmt: skip
+    graphs = list_graph_calls(events).select("call_event", is_graph=pl.lit(value=True))
+    phase = pl.when("is_graph").then(pl.lit("graph")).when("is_first").then(pl.lit("first")).otherwise(pl.lit("steady"))
+    told = rows.join(graphs, on="call_event", how="left").join(names, on="kernel", how="left").with_columns(phase=phase)
+    stages = [
+        told.select("kernel_name", "phase", stage=pl.lit(stage), order=pl.lit(order), ns=pl.col(end) - pl.col(start))
+        for order, (stage, start, end) in enumerate(_BY_KERNEL)
+    ]
+    ns = pl.col("ns")
+    summed = pl.concat(stages).drop_nulls("ns").group_by("kernel_name", "phase", "stage", "order").agg(
+        launches=pl.len().cast(pl.Int64), p50_ns=percentile(ns, 50), p95_ns=percentile(ns, 95),
+        p99_ns=pl.when(pl.len() >= LEAST_FOR_P99).then(percentile(ns, 99)), max_ns=ns.max(),
+    )  # fmt: skip
+    shown = summed.sort("kernel_name", "phase", "order").drop("order").rename({"kernel_name": "kernel"})
+    return collect(shown)
+
+
 # Consecutive stretches from the HIP call to the return; null if one of the times is unknown.
 _STRETCHES = (
     ("hip", "call_ns", "enqueue_ns"),

@@ -34,6 +34,21 @@ def summarize_launches(launches: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
+_SCOPES = {0: "none", 1: "agent", 2: "system"}
+
+
+def summarize_fences(launches: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per queue, kind of packet, barrier bit and fence scopes, the most frequent first.
+
+    Returns: queue, kind, barrier, acquire and release (`none`, `agent`, `system`), packets, first_event.
+    """
+    keys = ("queue", "kind", "barrier", "acquire", "release")
+    rows = launches.filter(pl.col("header").is_not_null()).with_columns(pl.col("kind").cast(pl.String))
+    counted = rows.group_by(keys).agg(packets=pl.len().cast(pl.Int64), first_event=pl.col("event").min())
+    scopes = pl.col("acquire", "release").replace_strict(_SCOPES, default=None, return_dtype=pl.String)
+    return collect(counted.with_columns(scopes).sort("queue", "packets", "kind", descending=[False, True, False]))
+
+
 def count_packets(launches: pl.LazyFrame) -> int:
     """Return the number of packets in the log; copies have no packet of their own."""
     return int(collect(launches.select((pl.col("kind").cast(pl.String) != "copy").sum())).item() or 0)

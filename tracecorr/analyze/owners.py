@@ -108,14 +108,17 @@ def summarize_processes(tables: Tables) -> pl.DataFrame:
 def summarize_gpus(tables: Tables) -> pl.DataFrame:
     """Return one row per GPU that a topology, a CREATE_QUEUE or a dump names.
 
-    Returns: gpu, gpu_id (hex text, as debugfs prints it), kfd_node, pci, gfx_target, partition, xcc_count, scheduler,
-        processes (with queues on it), queues.
+    Returns: gpu, gpu_id (hex text, as debugfs prints it), kfd_node, pci, gfx_target, cus, partition, xcc_count,
+        scheduler, firmware, processes (with queues on it), queues.
     """
     used_columns = ("processes", "queues")
     used = tables("queues").drop_nulls("gpu").group_by("gpu").agg(
         processes=pl.col("process").n_unique().cast(pl.Int64), queues=pl.len().cast(pl.Int64)
     )  # fmt: skip
     rows = tables("gpus").join(used, on="gpu", how="left").with_columns(pl.col(used_columns).fill_null(0))
-    shown = ["gpu", "gpu_id", "kfd_node", "pci", "gfx_target", "partition", "xcc_count", "scheduler", *used_columns]
-    texts = as_text("pci", "gfx_target", "partition", "scheduler")
+    shown = [
+        "gpu", "gpu_id", "kfd_node", "pci", "gfx_target", "cus", "partition", "xcc_count", "scheduler", "firmware",
+        *used_columns,
+    ]  # fmt: skip
+    texts = as_text("pci", "gfx_target", "partition", "scheduler", "firmware")
     return rows.select(shown).with_columns(texts).collect().with_columns(gpu_id_text()).sort("gpu")

@@ -6,21 +6,27 @@ from collections.abc import Callable
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect, percentile
-from tracecorr.link.packet_index import measure_depth
+from tracecorr.analyze.frames import Tables, as_text, collect, percentile
+from tracecorr.link.packet_index import list_store_depths, measure_depth
 
 
-def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per queue with packets that print both indexes.
+def summarize_backlog(tables: Tables) -> pl.DataFrame:
+    """Return one row per queue of which both indexes are known: the log prints them with packets, or a probe read them.
 
-    Returns: queue, size (packets), measured (packets that print them), mean, p95, peak (packets in the ring),
-        peak_event (the packet that found it fullest), peak_at_ns.
+    Args:
+        tables: gives the table of a capture by its name.
+
+    Returns: queue, size (packets), measured (packets with both, or doorbell stores where the log prints none), mean,
+        p95, peak (packets in the ring), peak_event (what found it fullest), peak_at_ns.
     """
+    launches, queues = tables("launches"), tables("queues")
     depth = pl.col("depth")
     measured = launches.filter((pl.col("kind") != "copy") & pl.col("rptr").is_not_null() & pl.col("wptr").is_not_null())
+    printed = measured.select("queue", "event", "packet_ns", depth=measure_depth()).drop_nulls("queue")
+    stores = list_store_depths(tables("events"), tables("args")).join(printed, on="queue", how="anti")
+    stored = stores.select("queue", "event", packet_ns="ts_ns", depth="depth")
     peaks = (
-        measured.select("queue", "event", "packet_ns", depth=measure_depth())
-        .drop_nulls("queue")
+        pl.concat([printed, stored])
         .group_by("queue")
         .agg(
             measured=pl.len().cast(pl.Int64),
@@ -35,6 +41,31 @@ def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFr
     return collect(
         peaks.join(sizes, on="queue", how="left").select("queue", "size", pl.exclude("queue", "size")).sort("queue")
     )
+
+
+_REFCOUNTED = {"queue_acquired": "acquired", "queue_selected": "selected", "queue_released": "released"}
+
+
+def summarize_refcounts(tables: Tables) -> pl.DataFrame:
+    """Return one row per queue of whose reference count the log tells: how many streams held it.
+
+    Returns: queue, acquired, selected, released (lines), most (highest count), last (the count of the last line),
+        shared (whether two streams or more held it at once), streams (keys of those that submitted to it).
+    """
+    lines = tables("events").filter(pl.col("name").cast(pl.String).is_in(list(_REFCOUNTED)))
+    counts = tables("args").filter(pl.col("key").cast(pl.String) == "refcount").select("event", refcount="u64")
+    rows = lines.select("event", "queue", *as_text("name")).join(counts, on="event").sort("event")
+    count = pl.col("refcount").cast(pl.Int64)
+    summed = rows.drop_nulls("queue").group_by("queue").agg(
+        *((pl.col("name") == line).sum().cast(pl.Int64).alias(name) for line, name in _REFCOUNTED.items()),
+        most=count.max(), last=count.last(), shared=count.max() > 1,
+    )  # fmt: skip
+    used = (
+        tables("stream_queues")
+        .group_by("queue")
+        .agg(streams=pl.col("stream").unique().sort().cast(pl.String).str.join(" "))
+    )
+    return collect(summed.join(used, on="queue", how="left").sort("queue"))
 
 
 NO_STREAM_NAMES = (

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import polars as pl
+
+from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.values import count_of
 from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps, name_state
@@ -133,6 +136,41 @@ def _describe_files(files: list[Mapping[str, Any]]) -> Iterator[str]:
         kinds.setdefault(kind, []).append(int(file.get("size", 0)))
     for (source, form), sizes in kinds.items():
         yield f"files of {source}, {form}: {len(sizes)}, {sum(sizes):,} bytes"
+
+
+# Messages of the log that name a version, the fields that do, and what it is of.
+_OF_LOG = (("hip_version", "version", "HIP"), ("hip_library", "path", "HIP library"), ("code_object", "isa", "device"))
+
+
+def list_machine(tables: Tables, info: Mapping[str, Any]) -> pl.DataFrame:
+    """Return one row per fact of the machine and its software: what, value, known_from.
+
+    Args:
+        tables: gives the tables of a capture.
+        info: contents of capture.json.
+    """
+    host = info.get("host") or {}
+    rows = [(what, str(host[key]), "capture") for key, what in _OF_HOST.items() if host.get(key)]
+    for gpu in collect(tables("gpus").with_columns(pl.col(pl.Categorical).cast(pl.String))).iter_rows(named=True):
+        told = (f"{value} {unit}".strip() for key, unit in _OF_GPU.items() if (value := gpu[key]) is not None)
+        rows.append((f"GPU {gpu['gpu']}", ", ".join(told), "topology, probes or dumps"))
+    fields = tables("args").with_columns(pl.col("key").cast(pl.String)).drop_nulls("text")
+    names = tables("events").select("event", name=pl.col("name").cast(pl.String))
+    for name, key, what in _OF_LOG:
+        found = fields.filter(pl.col("key") == key).join(names.filter(pl.col("name") == name), on="event")
+        rows += [
+            (what, text, "HIP log") for text in collect(found.select("text").unique().sort("text").head(8))["text"]
+        ]
+    for prefix, values in (("environment ", info.get("environment")), ("amdgpu.", host.get("parameters"))):
+        named = values.items() if isinstance(values, Mapping) else ()
+        rows += [(f"{prefix}{name}", str(value), "capture") for name, value in named]
+    return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String, "known_from": pl.String}, orient="row")
+
+
+_OF_HOST = {"name": "host", "kernel": "kernel", "machine": "architecture", "cpus": "CPUs", "driver": "amdgpu driver",
+            "rocm": "ROCm"}  # fmt: skip
+_OF_GPU = {"gfx_target": "", "cus": "CUs", "xcc_count": "XCCs", "partition": "", "scheduler": "", "pci": "",
+           "firmware": ""}  # fmt: skip
 
 
 def list_armed(info: Mapping[str, Any]) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.calls import is_called
-from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
 
@@ -170,7 +170,5 @@ def _find_longest_of_queue(parts: pl.DataFrame) -> pl.DataFrame:
 
 def _measure_cover(parts: pl.DataFrame) -> pl.DataFrame:
     """Return of each call (call, covered_ns) the time in which at least one of its parts lies."""
-    rows = parts.sort("call", "from_ns")
-    before = pl.col("end_ns").cum_max().shift(1).over("call").fill_null(0)
-    own = pl.max_horizontal(pl.lit(0), pl.col("end_ns") - pl.max_horizontal("from_ns", before))
-    return rows.with_columns(own=own).group_by("call").agg(covered_ns=pl.col("own").sum())
+    spans = add_gaps(parts.rename({"from_ns": "start_ns"}), ["call"])
+    return spans.group_by("call").agg(pl.col("covered_ns").sum())

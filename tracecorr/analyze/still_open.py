@@ -16,10 +16,9 @@ import polars as pl
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.hangs import Chain, End, follow_waits
 from tracecorr.analyze.values import count_of, render_ns
-from tracecorr.model.calls import is_internal
-from tracecorr.model.kinds import COMPLETE, NOT_ENQUEUES, Flag
+from tracecorr.link.calls import list_open_calls
+from tracecorr.model.kinds import COMPLETE, NOT_ENQUEUES
 from tracecorr.model.standstill import Scene, Wait, Waiter, Work
-from tracecorr.read.amdlog.calls import WITHOUT_EXIT
 
 _BARRIER_BIT = 0x100
 _WAITS = ("host_wait", "host_active_wait", "host_blocked_wait")
@@ -60,7 +59,7 @@ def find_still_open(tables: Tables) -> StillOpen:
     """
     events = tables("events")
     log = events.filter(pl.col("source").cast(pl.String) == "amd_log")
-    calls = _list_open_calls(events, log, tables("threads"))
+    calls = _describe_calls(list_open_calls(events), log, tables("threads"))
     open_ones = calls.select("process").unique()
     launches = _list_launches(tables, open_ones, log)
     pending = launches.filter(~pl.col("ended"))
@@ -74,45 +73,18 @@ def find_still_open(tables: Tables) -> StillOpen:
     return StillOpen(shown, _list_rings(pending), chains, scene, _count_commands(log, open_ones))
 
 
-def _list_open_calls(events: pl.LazyFrame, log: pl.LazyFrame, threads: pl.LazyFrame) -> pl.DataFrame:
-    """Return the last call of each thread if its return is not in the log, and its function prints returns.
-
-    Returns: event, process, thread, tid, log_tid, name, ts_ns, stream, arg, open_ns (until the last record of its
-        process), last_event, last_line (name of the thread's last row), last_signal.
-    """
-    hip = collect(
-        log.filter(pl.col("layer").cast(pl.String) == "hip")
-        .select("event", *_KEY, *as_text("name"), "ts_ns", "stream", "arg", "flags")
-        .filter(~is_internal(pl.col("name")) & ~pl.col("name").is_in(WITHOUT_EXIT))
-        .with_columns(is_open=(pl.col("flags").fill_null(0) & int(Flag.ENTER_ONLY)) > 0)
-    )  # fmt: skip
-    last = hip.group_by(_KEY).agg(pl.all().sort_by("event").last())
-    calls = last.filter("is_open")
-    if calls.is_empty():
-        return _NO_CALLS
-    # A function that prints no return in this log: its other calls went on without one.
-    mute = hip.group_by("name").agg(whole=(~pl.col("is_open")).sum(), lines=pl.len())
-    mute = mute.join(calls.group_by("name").agg(last=pl.len()), on="name")
-    mute = mute.filter((pl.col("whole") == 0) & (pl.col("lines") > pl.col("last")))
-    calls = calls.join(mute, on="name", how="anti")
-    timed = events.filter((pl.col("flags").fill_null(0) & int(Flag.UNALIGNED)) == 0)
-    ends = timed.group_by("process").agg(end_ns=(pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).max())
-    lines = log.group_by(_KEY).agg(
+def _describe_calls(calls: pl.DataFrame, log: pl.LazyFrame, threads: pl.LazyFrame) -> pl.DataFrame:
+    """Return open calls with tid, log_tid, stream, arg, last_event, last_line and last_signal (of their thread)."""
+    lines = log.join(calls.lazy().select(_KEY), on=_KEY, how="semi", nulls_equal=True).group_by(_KEY).agg(
         last_event=pl.col("event").max(), last_line=pl.col("name").cast(pl.String).sort_by("event").last(),
         last_signal=pl.col("signal").sort_by("event").last(),
     )  # fmt: skip
-    calls = calls.join(collect(ends), on="process", how="left", nulls_equal=True)
-    calls = calls.join(collect(lines), on=_KEY, how="left", nulls_equal=True)
-    calls = calls.join(threads.select("thread", "tid", "log_tid").collect(), on="thread", how="left")
-    calls = calls.with_columns(open_ns=pl.col("end_ns") - pl.col("ts_ns"))
-    return calls.select(_NO_CALLS.columns).sort("open_ns", "event", descending=[True, False])
-
-
-_NO_CALLS = pl.DataFrame(schema={
-    "event": pl.Int64, "process": pl.UInt32, "thread": pl.UInt32, "tid": pl.Int32, "log_tid": pl.UInt64,
-    "name": pl.String, "ts_ns": pl.Int64, "stream": pl.UInt32, "arg": pl.UInt64, "open_ns": pl.Int64,
-    "last_event": pl.Int64, "last_line": pl.String, "last_signal": pl.UInt64,
-})  # fmt: skip
+    given = log.select("event", "stream", "arg").join(calls.lazy().select("event"), on="event", how="semi")
+    named = calls.join(collect(given), on="event", how="left", maintain_order="left")
+    named = named.join(
+        threads.select("thread", "tid", "log_tid").collect(), on="thread", how="left", maintain_order="left"
+    )
+    return named.join(collect(lines), on=_KEY, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _list_launches(tables: Tables, processes: pl.DataFrame, log: pl.LazyFrame) -> pl.DataFrame:

@@ -41,7 +41,7 @@ PAGES: dict[str, _Page] = {
         "Queues",
         (
             "queues", "queue_creation", "priorities", "service", "hqd", "occupancy", "oversubscribed", "queue_holders",
-            "backlog", "streams", "evictions", "processes", "gpus",
+            "backlog", "fences", "refcounts", "streams", "evictions", "processes", "gpus", "machine",
         ),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
@@ -50,14 +50,19 @@ PAGES: dict[str, _Page] = {
     ),
     "gpu": _Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
     "calls": _Page(
-        "HIP calls", ("hip_calls", "slow_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)
+        "HIP calls", ("hip_calls", "slow_calls", "hip_internal", "hsa_calls", "waits", "lock_waits"),
+        (charts.time_by_call,),
     ),
     "latency": _Page(
-        "Latency", ("latency", "launches", "unlinked", "gaps"), (charts.latency_by_stage, charts.latency_over_time)
+        "Latency", ("latency", "kernel_latency", "launches", "unlinked", "gaps"),
+        (charts.latency_by_stage, charts.latency_over_time),
     ),
-    "ioctls": _Page("Ioctls", ("ioctls", "drm_jobs", "driver_events"), (charts.time_by_ioctl, charts.ioctls_over_time)),
+    "ioctls": _Page(
+        "Ioctls", ("ioctls", "syscalls", "devices", "drm_jobs", "driver_events"),
+        (charts.time_by_ioctl, charts.ioctls_over_time),
+    ),
     "memory": _Page("Memory", ("memory", "copies"), (charts.memory_over_time,)),
-    "layers": _Page("Layers", ("paths", "graphs"), (charts.share_of_layers,)),
+    "layers": _Page("Layers", ("layers", "iterations", "paths", "graphs"), (charts.share_of_layers,)),
     "clocks": _Page("Clocks, losses", ("clocks", "time_errors", "losses")),
     "ledger": _Page("Ledger", ("ledger", "unaccounted")),
 }  # fmt: skip

@@ -81,6 +81,7 @@ def _read_host() -> dict[str, Any]:
     system = platform.uname()
     return {
         "name": system.node, "kernel": system.release, "machine": system.machine, "cpus": os.cpu_count(),
+        "parameters": {path.name: _text(path) for path in sorted((_DRIVER / "parameters").glob("*")) if path.is_file()},
         "driver": _text(_DRIVER / "version") or _text(_DRIVER / "srcversion"), "rocm": _text(_ROCM_VERSION),
     }  # fmt: skip
 

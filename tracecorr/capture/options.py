@@ -93,5 +93,7 @@ class CaptureOptions:
     run_options: tuple[str, ...] = ()
     pid: int | None = None
     hqd_interval: float | None = None
+    stall: float | None = None
+    stall_kill: bool = False
     quiet: bool = False
     share: bool = False

@@ -20,6 +20,7 @@ from tracecorr.capture.probes.libraries import KeptPlan, LateProbes
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Interrupted, Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
+from tracecorr.capture.stall import StallWatch, warn_of_reset
 from tracecorr.capture.status import Pace, Progress, StatusLine
 from tracecorr.capture.tracefs.clocks import measure_event_cost, time_call
 from tracecorr.capture.tracefs.control import Tracefs
@@ -38,7 +39,7 @@ Say = Callable[[str], None]
 _TICK_SECONDS = 0.1
 # What lets a capture start after all.
 _STEPS = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENOSPC: "make room there"}
-_PROCESSES_SECONDS, _OPENERS_SECONDS, _CPUS_SECONDS = 0.02, 0.5, 1.0
+_PROCESSES_SECONDS, _OPENERS_SECONDS, _CPUS_SECONDS, _STALLS_SECONDS = 0.02, 0.5, 1.0, 0.5
 
 
 class Session:
@@ -67,6 +68,7 @@ class Session:
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
         self._find_cpus, self._find_blind = Pace(_CPUS_SECONDS), Pace(_PROCESSES_SECONDS)
+        self._find_stalls = Pace(_STALLS_SECONDS)
         self._interrupts, self._end_reason, self._detached = 0, "", False
         self._left: frozenset[int] = frozenset()
         self._info: dict[str, Any] = {}
@@ -175,6 +177,8 @@ class Session:
             self.problems.append("no snapshots of hqds: on a virtual function each register goes through the host")
             interval = None
         self._snapshots = Snapshots(self._folder, interval)
+        stall = self._options.stall
+        self._stall = StallWatch(self._folder, stall, self._status.tell) if stall is not None else None
         self._sight = self._watch_sight()
         self._descriptors = LogDescriptors(self._launched.variables.get("AMD_LOG_LEVEL_FILE"))
         self._ending = Ending(self._launched.workload, self._status.tell, is_wanted=self._options.kill)
@@ -271,10 +275,19 @@ class Session:
             self._follow_logs()
             self._find_cpus.run(lambda: self._recorder.cover(self._processes.alive))
             self._find_blind.run(self._look_for_blind)
+            self._find_stalls.run(self._look_for_stalls)
             self._obey_limits()
         self._ending.tick()
         if self._status.is_due():
             self._show()
+
+    def _look_for_stalls(self) -> None:
+        """Save what stands; end the workload where that is wanted, after saying what it may do to others."""
+        told = self._stall.tick(self._processes.alive) if self._stall is not None else ""
+        if told and self._options.stall_kill:
+            self._status.tell(warn_of_reset(self._processes.alive))
+            self._end_recording(told)
+            self._ending.begin(told, "--stall-kill")
 
     def _watch_sight(self) -> LogSight | None:
         """Return what finds processes that cannot reach the log; a container was given a folder of its own."""
@@ -341,6 +354,10 @@ class Session:
         if self._end_reason:
             return
         self._end_reason = reason
+        if self._stall is not None:
+            self._stall.stop()
+            self._info["stalls"] = self._stall.found
+            self.problems += [found["told"] for found in self._stall.found]
         self._processes.refresh()
         self._processes.adopt(self._recorder.armed.list_followed())
         if self._launched.workload.status is not None:

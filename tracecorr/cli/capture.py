@@ -86,6 +86,18 @@ HqdOption = Annotated[
 _HqdIntervalOption = Annotated[
     float | None, typer.Option(metavar="S", help=f"Minimum time between two HQD reads; default {_HQD_SECONDS:g}.")
 ]
+_LocksOption = Annotated[
+    bool, typer.Option("--locks", help="Record futex calls, too: who waited for a lock, and who woke it.")
+]
+_StallOption = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="Save what is seen of the workload when none of its packets ends for S seconds."),
+]
+# Uncontended locks make no system call.
+_LOCK_EVENTS = ("syscalls/sys_enter_futex", "syscalls/sys_exit_futex")
+_StallKillOption = Annotated[
+    bool, typer.Option("--stall-kill", help="Then end the workload; a driver that cannot unmap it resets the GPU.")
+]
 _LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
 _PlainLogOption = Annotated[bool, typer.Option("--plain-log", help="Do not compress the HIP log while it is written.")]
 _ContainerOption = Annotated[
@@ -141,6 +153,9 @@ def capture_verb(
     min_free_gb: _MinFreeOption = 1.0,
     hqd: HqdOption = False,
     hqd_interval: _HqdIntervalOption = None,
+    locks: _LocksOption = False,
+    stall: _StallOption = None,
+    stall_kill: _StallKillOption = False,
     log_level: _LogLevelOption = 5,
     plain_log: _PlainLogOption = False,
     containers: _ContainerOption = None,
@@ -161,18 +176,22 @@ def capture_verb(
     from tracecorr.capture.options import CaptureOptions
 
     container, image, pid = _only("--container", containers), _only("--image", images), _only("--pid", pids)
-    _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval)
+    _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval,
+                    stall=stall)  # fmt: skip
     _check_not_negative(delay=delay, min_free_gb=min_free_gb, log_level=log_level)
     refuse_idle("--hqd-interval", "--hqd", given=hqd_interval is not None, there=hqd)
+    refuse_idle("--stall-kill", "--stall", given=stall_kill, there=stall is not None)
+    refuse_idle("--stall-kill", "a COMMAND", given=stall_kill, there=pid is None)
     refuse_idle("--run-option", "--image", given=bool(run_option), there=image is not None)
     # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
     refuse_idle("--kill", "a COMMAND", given=kill, there=pid is None)
     refuse_idle("--as-root", "a COMMAND on the host", given=as_root, there=(container or image or pid) is None)
+    events_too = [*(events or ()), *(_LOCK_EVENTS if locks else ())]
     options = CaptureOptions(
         command=tuple(command or ()),
         output=None if output is None else add_suffix(output),
         force=force,
-        wanted=_want(event_set, events, functions, uprobes, ranges, probe_shared, buffer_mb),
+        wanted=_want(event_set, events_too, functions, uprobes, ranges, probe_shared, buffer_mb),
         duration=duration,
         delay=delay,
         start_on_signal=start_on_signal,
@@ -182,6 +201,8 @@ def capture_verb(
         correlate=not no_correlate,
         as_root=as_root,
         hqd_interval=hqd_interval or _HQD_SECONDS if hqd else None,
+        stall=stall,
+        stall_kill=stall_kill,
         log_level=log_level,
         compress_log=not plain_log,
         container=container,

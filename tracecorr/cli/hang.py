@@ -17,11 +17,10 @@ from tracecorr.model.errors import InputError, MachineError
 from tracecorr.model.printable import printable
 
 if TYPE_CHECKING:
-    from tracecorr.analyze.hangs import Judgment
-    from tracecorr.live.look import Look, Sight
+    from tracecorr.live.look import Look
 
 # All reads of one process together may take so long, besides the time between the looks.
-_LIMIT_SECONDS = 15.0
+_LIMIT_SECONDS = 30.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _KERNEL_LOG, _RECENT_NS, _RECORD_BYTES, _MOST_RECORDS = Path("/dev/kmsg"), 900 * 10**9, 8192, 20_000
 _SHOWN_THREADS = 12
@@ -52,7 +51,7 @@ def hang_verb(
     /proc/PID/fd     who has /dev/kfd open   none  (1)   one is not found
     /sys/class/kfd   queues, slots           none  no    a part is missing
     /dev/kmsg        lines of the driver     none  (2)   a part is missing
-    /proc/PID/maps   what may be read        mmap  (1)   no answer in 15 s:
+    /proc/PID/maps   what may be read        mmap  (1)   no answer in 30 s:
     and pagemap, mem queues, packets,        mmap  (1)   told, and a child
                      signals, arguments                  is left behind
 
@@ -113,7 +112,7 @@ def _look(pids: list[int], wait_s: float, stall_s: float, firsts: dict[int, Look
     from tracecorr.analyze.hangs import judge_scene
     from tracecorr.live.look import look_twice
     from tracecorr.live.processes import tell_occupancy
-    from tracecorr.live.scene import make_scene
+    from tracecorr.live.scene import ANSWERS, describe_sight, make_scene
 
     if not hasattr(os, "fork") or not Path("/proc/self/task").is_dir():
         raise MachineError("this machine has no /proc", "run it on Linux")
@@ -133,35 +132,10 @@ def _look(pids: list[int], wait_s: float, stall_s: float, firsts: dict[int, Look
             firsts[sight.pid] = sight.looks[0]
         else:
             firsts.pop(sight.pid, None)
-        told.append(_describe(sight, found))
+        told.append(describe_sight(sight, found))
     status = max((p["status"] for p in told), key=(0, UNKNOWN, FAILED).index, default=0)
-    return {"status": status, "answer": _ANSWERS[status], "processes": told, "gpus": tell_occupancy(),
-            "kernel_log": _read_kernel_log(pids)}  # fmt: skip
-
-
-_ANSWERS = {0: "nothing stands", FAILED: "something stands", UNKNOWN: "it cannot be told whether something stands"}
-
-
-def _describe(sight: Sight, found: list[Judgment]) -> dict[str, Any]:
-    last = sight.looks[-1]
-    stands = any(judgment.stands for judgment in found)
-    unseen = last.queues is None
-    status = FAILED if stands else UNKNOWN if found or unseen else 0
-    return {
-        "pid": sight.pid, "name": last.process.comm if last.process else "", "status": status,
-        "answer": _ANSWERS[status], "judgments": [dataclasses.asdict(judgment) for judgment in found],
-        "queues": [_describe_queue(queue) for queue in last.queues or []],
-        "threads": [
-            {"tid": t.tid, "name": t.comm, "state": t.state, "doing": t.doing, "kernel_stack": list(t.frames)}
-            for t in last.threads
-        ],
-        "not_seen": sight.gaps,
-    }  # fmt: skip
-
-
-def _describe_queue(queue: Any) -> dict[str, Any]:
-    return {"id": queue.queue_id, "swq": hex(queue.address), "hwq": hex(queue.ring), "size": queue.size,
-            "written": queue.write, "finished": queue.read, "pending": queue.pending}  # fmt: skip
+    return {"status": status, "answer": ANSWERS[status], "processes": told, "gpus": tell_occupancy(),
+            "kernel_log": _read_kernel_log(pids) if told else []}  # fmt: skip
 
 
 def _read_kernel_log(pids: list[int]) -> list[str]:
@@ -212,7 +186,11 @@ def _render(answer: dict[str, Any]) -> str:
         lines.append("no process uses the GPU")
     lines += answer["gpus"]
     lines += [f"kernel log: {printable(line)}" for line in answer["kernel_log"]]
-    lines += [] if answer["kernel_log"] else ["kernel log: silent about the GPU in the last 15 minutes"]
+    lines += (
+        []
+        if answer["kernel_log"] or not answer["processes"]
+        else ["kernel log: silent about the GPU in the last 15 minutes"]
+    )
     return "\n".join(lines)
 
 

@@ -23,8 +23,9 @@ _READ_SHARE = 20
 _PAUSE_SECONDS = 2.0
 _HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
 _REGISTERS = (
-    "doorbell = offset in dwords; rptr, wptr = what the registers hold, PQ_RPTR of XCC 0 alone and in another unit "
-    "than PQ_WPTR: their difference is not the backlog"
+    "doorbell = offset in dwords; rptr, wptr = what the registers hold: what was fetched (of XCC 0 alone) and what was "
+    "rung, in different units, so their difference is not the backlog; written, finished = the indexes in the memory "
+    "of the process, in packets: their difference is (empty where it cannot be read)"
 )
 _SLOTS = (
     "slots = pipe.slot (SDMA: engine.RLC); active = its ACTIVE bit is set (SDMA: enabled, with a doorbell); "
@@ -101,7 +102,25 @@ def _read_machine(folder: Path) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
         say("a GPU is an SR-IOV function: its registers (hqds) are not read, each would be a request to the host")
         names.remove("hqds")
     reads = [(str(folder / name), read_kfd_dump(name, folder)) for name in names]
-    return _decode([(name, read.data, read.start_ns, read.end_ns) for name, read in reads])
+    rows, sources = _decode([(name, read.data, read.start_ns, read.end_ns) for name, read in reads])
+    return _add_counts(rows), sources
+
+
+def _add_counts(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with the packets written and finished of queues whose process can be read: by pid, of MQDs."""
+    import polars as pl
+
+    from tracecorr.live.look import count_packets_of
+
+    key = ["pid", "read_address"]
+    told = rows.drop_nulls([*key, "write_address", "pq_base"]).unique(key, maintain_order=True)
+    places: dict[int, list[tuple[int, int, int]]] = {}
+    for pid, *place in told.select(*key, "write_address", "pq_base").iter_rows():
+        places.setdefault(pid, []).append(tuple(place))
+    found = [(pid, at, *counts) for (pid, at), counts in count_packets_of(places).items()]
+    types = {name: rows.schema[name] for name in (*key, "written", "finished")}
+    counts = pl.DataFrame(found, schema=types, orient="row")
+    return rows.drop("written", "finished").join(counts, on=key, how="left", maintain_order="left")
 
 
 def _decode(dumps: list[tuple[str, bytes, int | None, int | None]]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:

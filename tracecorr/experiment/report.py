@@ -95,7 +95,7 @@ def _polled(capture: Capture, figure: str, name: str, unit: str) -> pl.DataFrame
 
 
 def _ring_fill(capture: Capture) -> pl.DataFrame:
-    filled = summarize_backlog(capture.table("launches"), capture.table("queues")).drop_nulls("mean")
+    filled = summarize_backlog(capture.table).drop_nulls("mean")
     share = 100 / pl.col("size")
     values = filled.filter(pl.col("size") > 0).select(
         of=pl.format("queue {}", "queue"), values="measured", mean=(pl.col("mean") * share).round(3),

@@ -13,9 +13,11 @@ from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.link.events import find_places
 from tracecorr.model import frames
 from tracecorr.model.arrow import take_column
+from tracecorr.model.calls import is_internal
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import COMPLETE, DERIVED, INFERRED, SHADER_NAME, SUBMITTED, Flag
 from tracecorr.native import Ints
+from tracecorr.read.amdlog.calls import WITHOUT_EXIT
 
 Mask = NDArray[np.bool_]
 # What may lie in more silences than this is asked nothing: it tells little and costs much.
@@ -291,3 +293,44 @@ def _list_enclosed(rows: pl.DataFrame) -> pl.DataFrame:
     inside = inside.filter(pl.col("layer") != _SAID).join(outside, on=kind, how="anti")
     whole = calls.filter(pl.col("flags") & _ENTER == 0).select(parent="event")
     return inside.join(whole, on="parent", how="semi")
+
+
+_THREAD = ["process", "thread"]
+
+
+def list_open_calls(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return the last call of each thread if its return is not in the log, and its function prints returns.
+
+    Args:
+        events: the table, or its columns event, source, layer, process, thread, name, ts_ns, dur_ns, flags.
+
+    Returns: event, process, thread, name, ts_ns, open_ns (until the last record of its process), the longest first.
+    """
+    is_call = (pl.col("source").cast(pl.String) == "amd_log") & (pl.col("layer").cast(pl.String) == "hip")
+    told = (
+        events.filter(is_call)
+        .select("event", *_THREAD, pl.col("name").cast(pl.String), "ts_ns", "flags")
+        .filter(~is_internal(pl.col("name")) & ~pl.col("name").is_in(WITHOUT_EXIT))
+        .with_columns(is_open=(pl.col("flags").fill_null(0) & _ENTER) > 0)
+    )
+    # Most logs have no such call at all.
+    if not told.select(pl.col("is_open").any()).collect(engine="streaming").item():
+        return _NO_CALLS
+    hip = told.collect(engine="streaming")
+    calls = hip.group_by(_THREAD).agg(pl.all().sort_by("event").last()).filter("is_open")
+    # A function that prints no return in this log: its other calls went on without one.
+    mute = hip.group_by("name").agg(whole=(~pl.col("is_open")).sum(), lines=pl.len())
+    mute = mute.join(calls.group_by("name").agg(last=pl.len()), on="name")
+    mute = mute.filter((pl.col("whole") == 0) & (pl.col("lines") > pl.col("last")))
+    calls = calls.join(mute, on="name", how="anti")
+    timed = events.filter((pl.col("flags").fill_null(0) & int(Flag.UNALIGNED)) == 0)
+    ends = timed.group_by("process").agg(end_ns=(pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).max())
+    calls = calls.join(ends.collect(engine="streaming"), on="process", how="left", nulls_equal=True)
+    calls = calls.with_columns(open_ns=pl.col("end_ns") - pl.col("ts_ns")).select(_NO_CALLS.columns)
+    return calls.sort("open_ns", "event", descending=[True, False])
+
+
+_NO_CALLS = pl.DataFrame(schema={
+    "event": pl.Int64, "process": pl.UInt32, "thread": pl.UInt32, "name": pl.String, "ts_ns": pl.Int64,
+    "open_ns": pl.Int64,
+})  # fmt: skip

@@ -11,7 +11,15 @@ from tracecorr.model import frames
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, INFERRED
 from tracecorr.read.kfd.fields import decode_mapping, name_value
-from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DRM_TYPE, HANDLER_PREFIX, KFD_PREFIX, KFD_TYPE, device_ioctl_name
+from tracecorr.read.kfd.ioctls import (
+    CREATE_QUEUE,
+    DRM_TYPE,
+    HANDLER_PREFIX,
+    KFD_PREFIX,
+    KFD_TYPE,
+    USERQ_HANDLER,
+    device_ioctl_name,
+)
 
 KFD, DRM, OTHER = "kfd", "drm", "other"
 # How a device is known, the surest first.
@@ -312,14 +320,16 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """
     layer, name = pl.col("layer"), pl.col("name").cast(pl.String)
     operation = name.str.strip_prefix(KFD_PREFIX).str.to_lowercase()
-    rows = events.select("event", "enclosing_call", "name", "layer").filter(layer.is_in(["ioctl", "kfd"]))
+    rows = events.select("event", "enclosing_call", "name", "layer")
+    rows = rows.filter(layer.is_in(["ioctl", "kfd"]) | ((layer == "amdgpu") & (name == USERQ_HANDLER)))
     ioctls = rows.filter(layer == "ioctl").select(parent="event", operation=operation)
-    probes = rows.filter((layer == "kfd") & pl.col("enclosing_call").is_not_null())
+    probes = rows.filter((layer != "ioctl") & pl.col("enclosing_call").is_not_null())
     probes = probes.select(parent="enclosing_call", probe="event", function=name).join(ioctls, on="parent")
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
     short = pl.col("function").str.strip_prefix("kfd_")
     called = pl.col("operation").str.starts_with(short) & (short.str.len_bytes() >= _LEAST_NAME)
-    probes = probes.filter(pl.col("function").str.starts_with(HANDLER_PREFIX) | called)
+    handles = pl.col("function").str.starts_with(HANDLER_PREFIX) | (pl.col("function") == USERQ_HANDLER)
+    probes = probes.filter(handles | called)
     probes = probes.with_columns(
         function=pl.when(called).then(HANDLER_PREFIX + pl.col("operation")).otherwise("function")
     )

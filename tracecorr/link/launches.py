@@ -282,10 +282,18 @@ def _select(joined: pl.DataFrame) -> pl.DataFrame:
         evidence.alias("doorbell_evidence"),
         pl.when(~seen).then("doorbell_lo_ns").alias("doorbell_lo_ns"),
         pl.when(~seen).then("doorbell_hi_ns").alias("doorbell_hi_ns"),
-        *_SHOWN_COLUMNS,
+        *_SHOWN_COLUMNS, *_read_header(),
         pl.when(is_packet & ~pl.col("index_counted")).then("packet_index").alias("wptr"), "signal", "size_bytes",
         "unlinked_reason",
     )  # fmt: skip
+
+
+def _read_header() -> list[pl.Expr]:
+    """Return what the header of a packet says: bit 8, and the scopes in bits 9 and 11 (hsa.h, AQL packet header)."""
+    header, one, two = pl.col("header"), pl.lit(1, pl.UInt32), pl.lit(3, pl.UInt32)
+    scopes = {"acquire": 1 << 9, "release": 1 << 11}
+    fields = [(header // (1 << 8) & one).cast(pl.Boolean).alias("barrier")]
+    return fields + [(header // step & two).cast(pl.UInt16).alias(name) for name, step in scopes.items()]
 
 
 def _span_trace(events: pl.DataFrame) -> tuple[pl.Expr, pl.Expr]:

@@ -252,6 +252,23 @@ def measure_depth() -> pl.Expr:
     return ((pl.col("wptr") - pl.col("rptr")) % _WRAP) + 1
 
 
+def list_store_depths(events: pl.LazyFrame, args: pl.LazyFrame) -> pl.LazyFrame:
+    """Return how many packets lay in the ring at each store of a doorbell whose probe read the read index.
+
+    Args:
+        events, args: the tables.
+
+    Returns: queue, process, event, ts_ns, depth (with the stored packet; an upper bound, as `measure_depth`).
+    """
+    is_store = (pl.col("layer").cast(pl.String) == "doorbell") & pl.col("queue").is_not_null()
+    stores = events.filter(is_store & pl.col("packet_index").is_not_null())
+    finished = args.filter(pl.col("key").cast(pl.String) == "finished").select("event", finished=pl.col("u64"))
+    depth = pl.col("packet_index") - pl.col("finished").cast(pl.Int64, strict=False) + 1
+    told = stores.select("event", "queue", "process", "ts_ns", "packet_index").join(finished, on="event")
+    # Another thread's packet may have ended, and moved the index, before this one's store.
+    return told.select("queue", "process", "event", "ts_ns", depth=depth.clip(lower_bound=0))
+
+
 _WRITER, _OF_RING = ["process", "thread", "ring"], ["process", "ring"]
 _CHECKED = ("stamp_ns", "file", "offset", "packet_index", "layer", "name", *_WRITER)
 

@@ -10,8 +10,8 @@ from tracecorr.model import frames
 from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
-from tracecorr.read.kfd.fields import QUEUE_TYPES
-from tracecorr.read.kfd.ioctls import CREATE_QUEUE
+from tracecorr.read.kfd.fields import IP_TYPES, QUEUE_TYPES
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, USERQ, USERQ_CREATE
 
 OF_LOG = pl.col("source") == "amd_log"
 # No process has this key.
@@ -217,7 +217,9 @@ def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFr
 
 @gives(frames.CREATE_IOCTLS)
 def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return the CREATE_QUEUE ioctls, each with the ring and fields that a probe recorded inside it (in `args`).
+    """Return the ioctls that make queues, each with the ring and fields that a probe recorded inside it (in `args`).
+
+    Those of the KFD, and of the DRM's user queues, whose packets are announced by doorbells, too.
 
     Args:
         events: placed events with `process`, `thread`.
@@ -226,8 +228,10 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
     Returns: event, process, thread, ts_ns, end_ns, ioctl_lo, ioctl_hi (errors of the times), ring_base, size_bytes,
         type, priority, gpu_id.
     """
-    ioctls = events.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)).select(
+    made = events.filter((pl.col("layer") == "ioctl") & pl.col("name").is_in([CREATE_QUEUE, USERQ]))
+    ioctls = made.select(
         "event",
+        "name",
         "process",
         "thread",
         "ts_ns",
@@ -235,13 +239,15 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
         ioctl_lo=pl.col("err_lo_ns").fill_null(0).cast(pl.Int64),
         ioctl_hi=pl.col("err_hi_ns").fill_null(0).cast(pl.Int64),
     )
-    fields = pivot_args(args, ioctls["event"], ["ring", "size", "gpu", "type", "qtype", "prio"])
+    fields = pivot_args(args, ioctls["event"], ["ring", "size", "gpu", "type", "qtype", "prio", "op", "ip"])
     joined = ioctls.join(fields, on="event", how="left", maintain_order="left")
+    joined = joined.filter((pl.col("name") == CREATE_QUEUE) | (pl.col("op") == USERQ_CREATE))
     kinds = (
         pl.coalesce("type", "qtype")
         .cast(pl.Int64, strict=False)
         .replace_strict(QUEUE_TYPES, default=None, return_dtype=pl.String)
     )
+    by_ip = pl.col("ip").cast(pl.Int64, strict=False).replace_strict(IP_TYPES, default=None, return_dtype=pl.String)
     return joined.select(
         "event",
         "process",
@@ -252,7 +258,7 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
         "ioctl_hi",
         ring_base="ring",
         size_bytes=pl.col("size").cast(pl.Int64, strict=False),
-        type=kinds,
+        type=pl.coalesce(kinds, by_ip),
         priority=pl.col("prio").cast(pl.Int32, strict=False),
         gpu_id="gpu",
     )

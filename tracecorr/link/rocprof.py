@@ -10,14 +10,61 @@ from tracecorr.model import frames, schema
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, RECORDED, Flag
 from tracecorr.read.rocprof import REPEATED, TIMELESS
+from tracecorr.read.rocprof.profile import CLOCK
 
 RULE = "rocprof_of_packet"
 CORRELATION_RULE = "rocprof_correlation"
 
 
+# User events of rocprofiler-sdk in a trace, and the layer and name of their rows: no event names what it tells of.
+_USER_EVENTS = {
+    "rocprof_kernel_dispatch": ("gpu", "dispatch"),
+    "rocprof_hip_api": ("hip", "rocprof_hip_api"),
+    "rocprof_hsa_api": ("hsa", "rocprof_hsa_api"),
+}
+_GRID = ("grid_x", "grid_y", "grid_z")
+
+
+def take_user_events(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the part events in which what rocprofiler wrote into the trace is a profile's record.
+
+    The profiler writes these events when its output is made, one after the other: only the times that they hold tell
+    when something ran. They are of the process that wrote them.
+
+    Args:
+        records: part events with `source`, `process`, `thread`.
+        args: part args: `start_ts`, `end_ts` (ns) of the events.
+    """
+    name = pl.col("name").cast(pl.String)
+    is_ours = (pl.col("source") == "ftrace") & name.is_in(list(_USER_EVENTS))
+    if not records.select(is_ours.any()).item():
+        return records
+    place = ["file", "offset"]
+    times = args.filter(pl.col("key").is_in(["start_ts", "end_ts"])).select(
+        *place, key=pl.col("key").cast(pl.String), ns=pl.col("u64").cast(pl.Int64, strict=False)
+    )  # fmt: skip
+    for key in ("start_ts", "end_ts"):
+        records = records.join(
+            times.filter(key=key).select(*place, pl.col("ns").alias(key)).unique(place), on=place, how="left",
+            maintain_order="left",
+        )  # fmt: skip
+    taken = is_ours & (pl.col("end_ts") >= pl.col("start_ts")).fill_null(value=False)
+    told = {
+        "source": pl.lit("rocprof"), "clock": pl.lit(CLOCK), "stamp_ns": pl.col("start_ts"),
+        "end_stamp_ns": pl.col("end_ts"), "thread": pl.lit(None), "tid": pl.lit(None), "pid": pl.lit(None),
+        "cpu": pl.lit(None), "parent_offset": pl.lit(None),
+        "layer": name.replace_strict({n: layer for n, (layer, _) in _USER_EVENTS.items()}, default=None),
+        "name": name.replace_strict({n: new for n, (_, new) in _USER_EVENTS.items()}, default=None),
+    }  # fmt: skip
+    kinds = records.schema
+    columns = [pl.when(taken).then(e.cast(kinds[c])).otherwise(c).alias(c) for c, e in told.items() if c in kinds]
+    return records.with_columns(columns).drop("start_ts", "end_ts")
+
+
 def attach_processes(events: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     """Return `events` with the process of rocprof's rows: the one whose log prints their pid, else whose pid it is."""
-    is_ours = pl.col("source") == "rocprof"
+    # Who wrote an event of a trace is known.
+    is_ours = (pl.col("source") == "rocprof") & pl.col("process").is_null()
     if not events.select(is_ours.any()).item():
         return events
     known = pl.concat([
@@ -63,7 +110,10 @@ def match_packets(
     timed = _timed(events, args)
     if timed.is_empty():
         return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
-    pairs = pl.concat([_pair_kernels(timed, launches, queues, kernels), _pair_copies(timed, launches)])
+    pairs = pl.concat([
+        _pair_kernels(timed, launches, queues, kernels), _pair_shapes(timed, args, launches, queues),
+        _pair_copies(timed, launches),
+    ])  # fmt: skip
     times = timed.select(gpu_event="event", gpu_start_ns="gpu_start_ns", gpu_end_ns="gpu_end_ns")
     return pairs.rename({"row": "gpu_event", "row_other": "event"}).join(times, on="gpu_event").select(columns)
 
@@ -84,6 +134,21 @@ def _pair_kernels(
                     place=pl.coalesce("dispatch_id", "stamp_ns")),
         theirs.select(row="event", name=compare_names(theirs["printed"], short), process="process",
                       lane=pl.coalesce("log_id", unnumbered), place="packet_ns"),
+    )  # fmt: skip
+
+
+def _pair_shapes(timed: pl.DataFrame, args: pl.DataFrame, launches: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of dispatches whose kernel rocprof does not name, by the order of their grids."""
+    ours = attach_fields(timed.filter(pl.col("kernel").is_null()), args, _GRID, pl.col("u64").cast(pl.Int64))
+    ours = ours.drop_nulls("grid_x")
+    ids = queues.select("queue", log_id=pl.col("log_id").cast(pl.Int64))
+    theirs = launches.filter(pl.col("kind").cast(pl.String) == "dispatch").join(ids, on="queue", how="left")
+    shape = pl.concat_str(pl.col(_GRID).cast(pl.Int64), separator="x")
+    lane = pl.coalesce("log_id", -1 - pl.col("queue").cast(pl.Int64))
+    return pair_lanes(
+        ours.select(row="event", name=shape, process="process", lane="queue_id",
+                    place=pl.coalesce("dispatch_id", "stamp_ns")),
+        theirs.select(row="event", name=shape, process="process", lane=lane, place="packet_ns"),
     )  # fmt: skip
 
 

@@ -60,6 +60,7 @@ def list_warnings(
         pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
     ).is_empty():
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
+    warnings += _warn_device_rings(tables["args"])
     warnings += _warn_shared_numbers(threads, tables["processes"])
     warnings += warn_foreign(events, tables["links"])
     # What a capture dumped by itself is of its run, be it from before the first queue.
@@ -107,6 +108,17 @@ def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list
         f"process {pid}: several threads print tid {tid:#07x}, a hash of 20 bits: their lines cannot be told apart, so "
         "that calls of theirs may be paired wrongly, and none of them is linked to the trace"
         for pid, tid in shared.select("log_pid", "log_tid").iter_rows()
+    ]
+
+
+def _warn_device_rings(args: pl.DataFrame) -> list[str]:
+    """Say that rings lie in memory of the GPU (ROCm 10), where nobody but the GPU reads them quickly."""
+    on = args.filter((pl.col("key").cast(pl.String) == "device_mem_ring_buf") & (pl.col("u64") == 1)).height
+    if not on:
+        return []
+    return [
+        f"the rings of {on} queues lie in memory of the GPU (device_mem_ring_buf 1): their packets are known from the "
+        "log alone, and reading them there would be slow"
     ]
 
 

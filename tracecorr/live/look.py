@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import pickle
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from tracecorr.live.kernels import name_kernels
 from tracecorr.live.memory import Memory
@@ -20,13 +21,14 @@ from tracecorr.live.rings import (
     Packet,
     Queue,
     Signal,
+    count_packets,
     find_queues,
     read_queue,
     read_signals,
 )
 from tracecorr.live.threads import Thread, add_waits, read_threads
 
-SCAN_BYTES, SCAN_SECONDS = 4 << 30, 4.0
+SCAN_BYTES, SCAN_SECONDS, COUNT_SECONDS = 4 << 30, 4.0, 2.0
 # Kernels of CLR that wait for a value, and that write one: their arguments are the pointer (as 4 or 8 bytes), the value
 # and, of a wait, flags and mask (clr, rocclr/device/rocm/rocblit.cpp).
 _WAIT_KERNEL, _WRITE_KERNEL = "__amd_rocclr_streamOpsWait", "__amd_rocclr_streamOpsWrite"
@@ -73,6 +75,7 @@ class Sight:
         looks: one or two.
         names: kernels by the address of their descriptor.
         values: what packets wait for and write, by ring and index.
+        counts: written and finished packets by the address of the read index, where only they were asked for.
         gaps: what could not be seen, in words, and what would help.
     """
 
@@ -80,10 +83,11 @@ class Sight:
     looks: list[Look] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     values: dict[tuple[int, int], ValueUse] = field(default_factory=dict)
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
 
     def add(self, piece: tuple[str, Any]) -> None:
-        """Add what the child sent: `look`, `names`, `values` or `gap`; a look replaces one that saw less."""
+        """Add what the child sent: `look`, `names`, `values`, `counts` or `gap`; a look replaces one that saw less."""
         kind, value = piece
         if kind == "look" and self.looks and self.looks[-1].at_ns == value.at_ns:
             self.looks[-1] = value
@@ -103,58 +107,122 @@ def look_twice(pids: Sequence[int], wait_s: float, limit_s: float) -> list[Sight
         wait_s: time between the looks.
         limit_s: time that all reads of one process may take besides.
     """
-    children = {pid: _start(lambda pid=pid: _look(pid, wait_s)) for pid in pids}  # type: ignore[misc]
     until = time.monotonic() + wait_s + limit_s
-    sights = [_collect(pid, *children[pid], until) for pid in pids]
-    for sight in sights:
+    looking = [Looking(pid, lambda pid=pid: _look(pid, wait_s), until) for pid in pids]  # type: ignore[misc]
+    return [one.wait() for one in looking]
+
+
+def begin_looking(pid: int, wait_s: float, limit_s: float) -> Looking:
+    """Begin two looks at a process, and return at once; `Looking.poll` tells when they are done."""
+    return Looking(pid, lambda: _look(pid, wait_s), time.monotonic() + wait_s + limit_s)
+
+
+def count_packets_of(places: Mapping[int, Sequence[tuple[int, int, int]]]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return written and finished packets of queues by pid and address of the read index, of those that answer.
+
+    Args:
+        places: of each process (pid) addresses of read index, write index and ring.
+    """
+
+    def count(pid: int) -> Iterator[tuple[str, Any]]:
+        yield "counts", count_packets(Memory(pid), places[pid])
+
+    until = time.monotonic() + COUNT_SECONDS
+    looking = [Looking(pid, lambda pid=pid: count(pid), until) for pid in places]  # type: ignore[misc]
+    return {(one.pid, at): counts for one in looking for at, counts in one.wait().counts.items()}
+
+
+class Looking:
+    """Let a child look at a process, and take what it sends up to a time.
+
+    A child that does not answer is left alone after SIGKILL, not waited for: one that waits in the driver cannot end.
+
+    Args:
+        pid: the process that is looked at.
+        work: yields what it sees.
+        until: time (monotonic) after which it is not waited for.
+    """
+
+    def __init__(self, pid: int, work: Callable[[], Iterator[tuple[str, Any]]], until: float) -> None:
+        self.pid = pid
+        self._until, self._data = until, bytearray()
+        self._pipe, begin = os.pipe()
+        parent = os.getpid()
+        self._child = os.fork()
+        if self._child:
+            os.close(begin)
+            return
+        status = 1
+        try:
+            os.close(self._pipe)
+            _end_with(parent)
+            with os.fdopen(begin, "wb") as pipe:
+                _send(work, pipe)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def wait(self) -> Sight:
+        """Return what was seen, once it was, or its time is over."""
+        while (sight := self.poll(1.0)) is None:
+            pass
+        return sight
+
+    def poll(self, seconds: float = 0.0) -> Sight | None:
+        """Return what was seen; None if it may still come. Waits for so long at most."""
+        left = self._until - time.monotonic()
+        is_ready = bool(select.select([self._pipe], [], [], max(0.0, min(seconds, left)))[0])
+        piece = os.read(self._pipe, 1 << 20) if is_ready else b""
+        self._data += piece
+        if piece or (not is_ready and left > 0):
+            return None
+        return self._finish(is_done=is_ready)
+
+    def stop(self) -> None:
+        """Let it be."""
+        self._finish(is_done=False)
+
+    def _finish(self, *, is_done: bool) -> Sight:
+        os.close(self._pipe)
+        if not is_done:
+            os.kill(self._child, signal.SIGKILL)
+        # One that was killed is gone in a moment, or waits in the driver.
+        for _ in range(20):
+            if is_done or os.waitpid(self._child, os.WNOHANG)[0]:
+                break
+            time.sleep(0.005)
+        if is_done:
+            os.waitpid(self._child, 0)
+        sight = Sight(self.pid)
+        for piece in _unpickle(bytes(self._data)):
+            sight.add(piece)
+        if not is_done:
+            sight.gaps.append("its memory was not read in time: the machine is busy, or a thread of it or the driver "
+                              "holds its memory lock")  # fmt: skip
         if not sight.looks:
-            sight.looks.append(Look(read_process(sight.pid), at_ns=time.monotonic_ns()))
-    return sights
+            sight.looks.append(Look(read_process(self.pid), at_ns=time.monotonic_ns()))
+        return sight
 
 
-def _start(work: Callable[[], Iterator[tuple[str, Any]]]) -> tuple[int, int]:
-    """Start a child that sends what `work` yields; return its pid and the end of the pipe to read from."""
-    end, begin = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(begin)
-        return child, end
-    status = 1
+def _send(work: Callable[[], Iterator[tuple[str, Any]]], pipe: IO[bytes]) -> None:
     try:
-        os.close(end)
-        with os.fdopen(begin, "wb") as pipe:
-            try:
-                for piece in work():
-                    pickle.dump(piece, pipe)
-                    pipe.flush()
-            except (OSError, ValueError, ArithmeticError, LookupError, TypeError) as error:
-                pickle.dump(("gap", f"a look failed: {type(error).__name__}: {error}"), pipe)
-        status = 0
-    finally:
-        os._exit(status)
+        for piece in work():
+            pickle.dump(piece, pipe)
+            pipe.flush()
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError) as error:
+        pickle.dump(("gap", f"a look failed: {type(error).__name__}: {error}"), pipe)
 
 
-def _collect(pid: int, child: int, pipe: int, until: float) -> Sight:
-    """Return what a child sent up to a time; one that does not answer is left alone after SIGKILL, not waited for."""
-    sight, data, is_done = Sight(pid), bytearray(), False
-    while not is_done and select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
-        piece = os.read(pipe, 1 << 20)
-        data += piece
-        is_done = not piece
-    os.close(pipe)
-    if not is_done:
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0 if is_done else os.WNOHANG)
-    stream = memoryview(bytes(data))
-    for piece_of in _unpickle(stream):
-        sight.add(piece_of)
-    if not is_done:
-        sight.gaps.append("its memory did not answer in time: a thread of it, or the driver, holds its memory lock; "
-                          "threads and driver files above were read without it")  # fmt: skip
-    return sight
+def _end_with(parent: int) -> None:
+    """Let the kernel end this process when its parent ends (PR_SET_PDEATHSIG), and let no signal handler of it run."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
-def _unpickle(data: memoryview) -> Iterator[tuple[str, Any]]:
+def _unpickle(data: bytes) -> Iterator[tuple[str, Any]]:
     stream = io.BytesIO(data)
     while True:
         try:
@@ -175,7 +243,7 @@ def _look(pid: int, wait_s: float) -> Iterator[tuple[str, Any]]:
         time.sleep(wait_s)
         yield "look", Look(read_process(pid), read_threads(pid), at_ns=time.monotonic_ns())
         return
-    handles, is_whole, looked = memory.find_signals(SCAN_BYTES, time.monotonic() + SCAN_SECONDS)
+    handles, is_whole, looked = memory.find_signals(SCAN_BYTES, SCAN_SECONDS)
     if not is_whole:
         yield "gap", f"only {looked >> 20} MiB of its memory were looked through: queues may be missing"
     signals = read_signals(memory, handles)

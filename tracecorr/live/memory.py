@@ -120,19 +120,20 @@ class Memory:
                 for low, high in edges.reshape(-1, 2).tolist():
                     yield at + low * PAGE, at + high * PAGE
 
-    def find_signals(self, most_bytes: int, until: float) -> tuple[list[int], bool, int]:
+    def find_signals(self, most_bytes: int, cpu_s: float) -> tuple[list[int], bool, int]:
         """Return the addresses of all amd_signal_t, whether everything was looked at, and how many bytes were.
 
         Args:
             most_bytes: budget of bytes.
-            until: time (monotonic) at which the search ends.
+            cpu_s: budget of time on a CPU; on a busy machine the search may last longer.
         """
+        until = time.thread_time() + cpu_s
         found: list[int] = []
         looked, buffer = 0, bytearray(_PIECE)
         for start, end in self.list_present():
             for at in range(start, end, _PIECE):
                 size = min(_PIECE, end - at)
-                if looked + size > most_bytes or time.monotonic() > until:
+                if looked + size > most_bytes or time.thread_time() > until:
                     return found, False, looked
                 looked += size
                 try:

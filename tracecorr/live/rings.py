@@ -135,6 +135,24 @@ def read_queue(memory: Memory, address: int, *, with_packets: bool = True) -> Qu
     return Queue(address, ring, size, queue_id, write, read, packets, retired)
 
 
+def count_packets(memory: Memory, places: Iterable[tuple[int, int, int]]) -> dict[int, tuple[int, int]]:
+    """Return written and finished packets of queues whose index addresses a dump of MQDs shows, by the read index's.
+
+    Both addresses must be those of one amd_queue_t, whose ring is that of the MQD; else nothing is told.
+
+    Args:
+        memory: of the process.
+        places: addresses of read index, write index and ring.
+    """
+    found = {}
+    for read_at, write_at, ring in places:
+        address = read_at - _READ_AT
+        queue = read_queue(memory, address, with_packets=False) if address == write_at - _WRITE_AT else None
+        if queue is not None and queue.ring == ring:
+            found[read_at] = (queue.write, queue.read)
+    return found
+
+
 def _read_packets(memory: Memory, ring: int, size: int, indexes: range) -> list[Packet]:
     """Return the packets of some slots; those that cannot be read are left out."""
     found: list[Packet] = []

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from tracecorr.analyze.hangs import Judgment
 from tracecorr.live.look import Look, Sight
 from tracecorr.live.rings import KINDS, Packet, Queue, Signal, holds
 from tracecorr.live.threads import Thread
 from tracecorr.model.standstill import Ring, Scene, Wait, Waiter, Work
 
+NOTHING, STANDS, UNTOLD = 0, 4, 5  # exit statuses of `tracecorr hang`
+ANSWERS = {
+    NOTHING: "nothing stands", STANDS: "something stands", UNTOLD: "it cannot be told whether something stands",
+}  # fmt: skip
 _USER = 1
 _OTHERS = "SDMA, a handler of the host, or another process"
 _MOST_LOST = 4
@@ -193,3 +200,24 @@ def _tell_halted(look: Look) -> str:
     if process.state == "t" and process.tracer:
         told = f"{told} (pid {process.tracer})"
     return told
+
+
+def describe_sight(sight: Sight, found: Sequence[Judgment]) -> dict[str, Any]:
+    """Return what was seen of a process and what that means, for JSON: decoded, no bytes of its memory."""
+    last = sight.looks[-1]
+    stands = any(judgment.stands for judgment in found)
+    status = STANDS if stands else UNTOLD if found or last.queues is None else NOTHING
+    return {
+        "pid": sight.pid, "name": last.process.comm if last.process else "", "status": status,
+        "answer": ANSWERS[status], "judgments": [dataclasses.asdict(judgment) for judgment in found],
+        "queues": [
+            {"id": q.queue_id, "swq": hex(q.address), "hwq": hex(q.ring), "size": q.size, "written": q.write,
+             "finished": q.read, "pending": q.pending}
+            for q in last.queues or []
+        ],
+        "threads": [
+            {"tid": t.tid, "name": t.comm, "state": t.state, "doing": t.doing, "kernel_stack": list(t.frames)}
+            for t in last.threads
+        ],
+        "not_seen": sight.gaps,
+    }  # fmt: skip

@@ -31,8 +31,19 @@ _EVENT_KINDS = ("event", *_KIND_COLUMNS[:-1])
 # Where a row is drawn; of `native.Drawn`.
 _EVENT_PLACES = {"event": "event", "start": "ts_ns", "lasted": "dur_ns", "depth": "depth", "flags": "flags"}
 _PIECE_PLACES = ("event", "start", "end", "depth")
-# Clock samples have an error, dumps of hardware queues a place.
-_DRAWN_COLUMNS = (*_EVENT_KINDS, "ts_ns", "dur_ns", "depth", "flags", "err_lo_ns", "err_hi_ns", "file", "offset")
+# Clock samples have an error, dumps of hardware queues a place, open calls a source.
+_DRAWN_COLUMNS = (
+    *_EVENT_KINDS,
+    "ts_ns",
+    "dur_ns",
+    "depth",
+    "flags",
+    "err_lo_ns",
+    "err_hi_ns",
+    "file",
+    "offset",
+    "source",
+)
 
 
 @dataclass(frozen=True)

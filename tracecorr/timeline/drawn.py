@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.link.calls import list_open_calls
 from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import INFERRED
@@ -15,6 +16,7 @@ from tracecorr.store.fleet import Tables
 from tracecorr.timeline import lanes, levels
 
 INFERRED_DOORBELL = "doorbell (inferred)"
+_STILL_OPEN = " (still open)"  # after the name of a call
 _GPU_BOUNDS = " (bounds)"  # after the name of the kernel
 
 # One drawn thing; `label` is its name, `value` that of a counter: all rows of a piece have one, or none has.
@@ -40,6 +42,16 @@ def shape(frame: pl.LazyFrame, **columns: pl.Expr | str) -> pl.DataFrame:
         expression = pl.col(given) if isinstance(given, str) else given
         out.append(expression.cast(dtype).alias(name))
     return frame.select(out).collect(engine="in-memory")
+
+
+def open_calls(tables: Tables) -> pl.DataFrame:
+    """Return one span per call that was open at the end, up to the last record of its process."""
+    calls = list_open_calls(tables("events")).lazy()
+    depths = tables("events").select("event", "depth")
+    return shape(
+        calls.join(depths, on="event", how="left"), start="ts_ns", end=pl.col("ts_ns") + pl.col("open_ns"),
+        layer=pl.lit("hip"), style=pl.lit(levels.HALF_SEEN), label=pl.col("name") + _STILL_OPEN,
+    )  # fmt: skip
 
 
 def _inferred_doorbells(tables: Tables) -> pl.DataFrame:
@@ -185,6 +197,7 @@ def _scheduler_work(tables: Tables) -> pl.DataFrame:
 def extra_pieces(tables: Tables) -> list[pl.DataFrame]:
     """Return everything that is drawn besides the events themselves, in pieces."""
     makers = (
-        _inferred_doorbells, gpu_bounds, queue_depth, _polled_samples, drm_jobs, hardware_queues, _scheduler_work,
+        open_calls, _inferred_doorbells, gpu_bounds, queue_depth, _polled_samples, drm_jobs, hardware_queues,
+        _scheduler_work,
     )  # fmt: skip
     return [make(tables).drop_nulls(["start", "end"]) for make in makers]

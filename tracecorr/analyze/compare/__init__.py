@@ -11,16 +11,21 @@ import polars as pl
 from tracecorr.analyze.calls import is_called, sum_up_graphs
 from tracecorr.analyze.compare.counts import (
     compare_calls,
+    compare_failures,
     compare_gpu_times,
     compare_ioctls,
     compare_kernels,
+    compare_machines,
     compare_packets,
+    compare_packets_per_call,
     compare_queues,
     compare_rates,
     join_sides,
     list_topology,
     name_changes,
+    name_extra_packets,
     name_kernels,
+    name_machine_changes,
     name_unrecorded,
     tell_gpu_times,
     tell_kinds,
@@ -109,6 +114,7 @@ def _compare_conditions(*sides: Evidence) -> pl.DataFrame:
 
 
 _ROUNDS = 20_000
+_MAX_FAILURES = 5
 _OF_LOG = [stage for stage, start, end in STAGES if start in LOG_MOMENTS and end in LOG_MOMENTS]
 _STEPS = ", each time a whole us"
 
@@ -215,6 +221,18 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         "that the true difference may be up to 2 us more or less), and between two times of one GPU, whose clock steps "
         "(10 ns at 100 MHz) are not included"
     )
+    yield Section(
+        "machines", "Machines", compare_machines(first, second),
+        "what the captures and logs tell of machine, driver, software and environment; `differs` = also where one side "
+        "does not tell it",
+        nothing="no source tells of the machines",
+    )  # fmt: skip
+    yield Section(
+        "failures", "Errors and failed calls", compare_failures(first, second),
+        "errors and warnings of the runtime, notices beside the log, calls and ioctls that failed; messages that "
+        "differ only in numbers are one",
+        nothing="neither side has an error or a failed call",
+    )  # fmt: skip
     yield Section("conditions", "Conditions of the latencies", _compare_conditions(first, second))
     latency = compare_latency(*steady, confidence, rounds)
     yield Section(
@@ -240,6 +258,12 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     yield Section(
         "packets", "Packets and copies", name_unrecorded(compare_packets(a, b), _with_packets(first, second)),
         "recorded by the log", nothing="no packet or copy on either side",
+    )  # fmt: skip
+    yield Section(
+        "packets_per_call", "Packets per HIP call",
+        name_unrecorded(compare_packets_per_call(a, b), _with_packets(first, second)),
+        "packets and copies whose call is known, divided by the calls of that function",
+        nothing="no packet has a known call on either side",
     )  # fmt: skip
     yield Section("hip_calls", "HIP calls", name_unrecorded(compare_calls(a, b), logged), "recorded by the log")
     yield Section(
@@ -343,13 +367,25 @@ def _tell_partial(sides: tuple[Evidence, Evidence]) -> str:
 
 def _find(sections: Mapping[str, Section], sides: tuple[Evidence, Evidence], confidence: float) -> Iterator[str]:
     frames = {key: section.frame for key, section in sections.items()}
+    yield from name_machine_changes(frames["machines"])
+    yield from _find_failures(frames["failures"])
     yield from _find_in_counts(frames, sides)
+    yield from name_extra_packets(frames["packets_per_call"], _with_packets(*sides))
     yield from tell_gpu_times(frames["gpu_times"])
     yield from _find_in_latency(frames["latency"], confidence)
     if left := sections["latency"].missing:
         yield f"latencies leave out launches: {left}"
     for row in frames["verdicts"].filter("differs").iter_rows(named=True):
         yield f"verdict {row['verdict']}: {row['a']} in A, {row['b']} in B"
+
+
+def _find_failures(failures: pl.DataFrame) -> Iterator[str]:
+    """Yield the errors and failed calls whose numbers differ, the largest differences first."""
+    times = failures.with_columns(pl.col("a_times", "b_times").fill_null(0))
+    change = (pl.col("b_times") - pl.col("a_times")).abs()
+    changed = times.filter(change > 0).sort(-change, "failure")
+    for row in changed.head(_MAX_FAILURES).iter_rows(named=True):
+        yield f"failure `{row['failure']}`: {row['a_times']:,} in A, {row['b_times']:,} in B"
 
 
 def _find_in_counts(frames: Mapping[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> Iterator[str]:

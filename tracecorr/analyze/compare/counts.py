@@ -8,18 +8,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.calls import summarize_hip_calls
+from tracecorr.analyze.calls import is_called, summarize_hip_calls
 from tracecorr.analyze.compare.statistics import MIN_VALUES, Ints, Sample, bound_difference, is_significant, tell_bounds
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.failures import summarize_failures
 from tracecorr.analyze.frames import Tables, collect, percentile, total
 from tracecorr.analyze.gpu import KERNELS, list_work
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import UNKNOWN_KERNEL, summarize_kernels
 from tracecorr.analyze.launches import count_packets, summarize_launches
 from tracecorr.analyze.queues import count_doubled, count_streams_at_once, names_streams
+from tracecorr.analyze.run_facts import list_machine
 from tracecorr.analyze.values import render_ns
 from tracecorr.model.kernel_names import label_kernels
 
 _SLICES = 100
+# Packets more per call that are a finding: with one more in every other call.
+_LEAST_PER_CALL = 0.5
 
 
 def measure_rate(tables: Tables, slices: int = _SLICES) -> pl.DataFrame:
@@ -86,6 +91,88 @@ def compare_packets(first: Tables, second: Tables) -> pl.DataFrame:
     """Return one row per kind of packet or copy of either side: kind, only, a_packets, b_packets."""
     sides = [summarize_launches(tables("launches")) for tables in (first, second)]
     return join_sides(sides[0], sides[1], "kind", ["packets"])
+
+
+def compare_failures(first: Evidence, second: Evidence) -> pl.DataFrame:
+    """Return one row per error of the runtime, notice, and failed call of either side: failure, only, a_times, b_times.
+
+    Errors that differ only in numbers are one.
+    """
+    return join_sides(_list_failures(first), _list_failures(second), "failure", ["times"])
+
+
+def _list_failures(side: Evidence) -> pl.DataFrame:
+    told = side.complaints.select("times", failure=pl.format("{}: {}", "severity", "name"))
+    failed = summarize_failures(side.tables("events"))
+    calls = failed.select("times", failure=pl.format("{} returned {}", "name", "result"))
+    return pl.concat([told, calls], how="diagonal").group_by("failure").agg(pl.col("times").sum())
+
+
+def compare_packets_per_call(first: Tables, second: Tables) -> pl.DataFrame:
+    """Return one row per HIP function and kind of packet that its calls submit on either side.
+
+    Returns: what (`KIND per FUNCTION`), only, a_per_call, b_per_call, a_packets, b_packets, a_calls, b_calls.
+    """
+    sides = [_count_per_call(tables) for tables in (first, second)]
+    return join_sides(sides[0], sides[1], "what", ["per_call", "packets", "calls"])
+
+
+def _count_per_call(tables: Tables) -> pl.DataFrame:
+    calls = tables("events").filter(is_called()).select(call_event="event", call=pl.col("name").cast(pl.String))
+    numbers = calls.group_by("call").agg(calls=pl.len().cast(pl.Int64))
+    packets = tables("launches").select("call_event", kind=pl.col("kind").cast(pl.String))
+    counted = packets.join(calls, on="call_event").group_by("call", "kind").agg(packets=pl.len().cast(pl.Int64))
+    each = counted.join(numbers, on="call").with_columns(per_call=(pl.col("packets") / pl.col("calls")).round(3))
+    return collect(each.select(pl.format("{} per {}", "kind", "call").alias("what"), "per_call", "packets", "calls"))
+
+
+def name_extra_packets(frame: pl.DataFrame, shown: Sequence[bool]) -> Iterator[str]:
+    """Yield how many packets more a function submits in each call, if both sides recorded packets and the function.
+
+    Args:
+        frame: rows of `compare_packets_per_call`.
+        shown: whether A and B have packets.
+    """
+    if not all(shown):
+        return
+    for side in ("a", "b"):
+        # A kind of packet that one side never submits in calls that it makes is a difference, too.
+        function = pl.col("what").str.split(" per ").list.last()
+        made = frame.filter(pl.col(f"{side}_calls").is_not_null()).select(what=function)["what"]
+        frame = frame.with_columns(
+            pl.when(function.is_in(made.implode())).then(pl.col(f"{side}_per_call").fill_null(0)).otherwise(
+                f"{side}_per_call"
+            ).alias(f"{side}_per_call")
+        )  # fmt: skip
+    change = pl.col("b_per_call") - pl.col("a_per_call")
+    rows = frame.filter(change.abs() >= _LEAST_PER_CALL).sort(-change.abs(), "what").head(_MAX_CHANGES)
+    for row in rows.iter_rows(named=True):
+        yield f"{row['what']}: {row['a_per_call']:.2f} in A, {row['b_per_call']:.2f} in B"
+
+
+def compare_machines(first: Evidence, second: Evidence) -> pl.DataFrame:
+    """Return one row per fact of the machine, its software and environment: what, a, b, differs."""
+    sides = [
+        list_machine(side.tables, side.info).group_by("what", maintain_order=True).agg(pl.col("value").str.join("; "))
+        for side in (first, second)
+    ]
+    both = sides[0].join(sides[1], on="what", how="full", coalesce=True, maintain_order="left_right", suffix="_b")
+    rows = both.select("what", a="value", b="value_b", differs=pl.col("value").ne_missing(pl.col("value_b")))
+    return rows.sort("differs", descending=True, maintain_order=True)
+
+
+def name_machine_changes(frame: pl.DataFrame) -> Iterator[str]:
+    """Yield what differs between the machines, where both sides tell it; the names of the hosts are no difference."""
+    told = frame.filter("differs", pl.col("a").is_not_null() & pl.col("b").is_not_null(), pl.col("what") != "host")
+    for row in told.head(_MAX_CHANGES).iter_rows(named=True):
+        yield f"{row['what']}: {row['a']} in A, {row['b']} in B"
+    # A variable that one side alone has set is known only where both tell their environments.
+    named = frame.filter(pl.col("what").str.starts_with("environment "))
+    if named["a"].count() and named["b"].count():
+        alone = named.filter(pl.col("a").is_null() | pl.col("b").is_null()).head(_MAX_CHANGES)
+        for row in alone.iter_rows(named=True):
+            a, b = ("not set" if row[side] is None else row[side] for side in ("a", "b"))
+            yield f"{row['what']}: {a} in A, {b} in B"
 
 
 def tell_kinds(frame: pl.DataFrame, what: str, sources: Sequence[bool], counted: str = "") -> str:

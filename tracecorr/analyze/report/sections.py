@@ -19,29 +19,41 @@ from tracecorr.analyze.gpu import AT_LEAST, KERNELS
 from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.ioctls import (
     explain_ioctls,
+    summarize_devices,
     summarize_driver_events,
     summarize_drm_jobs,
     summarize_evictions,
     summarize_ioctls,
+    summarize_syscalls,
 )
 from tracecorr.analyze.kernel_log import summarize_kernel_log
 from tracecorr.analyze.kernels import summarize_counters, summarize_named, summarize_rocprof
-from tracecorr.analyze.latency import summarize_latency, summarize_paths
+from tracecorr.analyze.latency import summarize_kernel_latency, summarize_latency, summarize_paths
 from tracecorr.analyze.launches import (
     NO_DISPATCH,
     NO_PACKET,
     ONLY_NAMED,
     count_packets,
+    summarize_fences,
     summarize_gaps,
     summarize_launches,
     summarize_unlinked,
 )
+from tracecorr.analyze.locks import list_lock_waits
 from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
 from tracecorr.analyze.memory import summarize_copies, summarize_memory
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
-from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams, summarize_queues, summarize_streams
+from tracecorr.analyze.queues import (
+    NO_STREAM_NAMES,
+    names_streams,
+    summarize_queues,
+    summarize_refcounts,
+    summarize_streams,
+)
 from tracecorr.analyze.report.answers import Section
+from tracecorr.analyze.run_facts import list_machine
+from tracecorr.analyze.run_time import summarize_iterations, summarize_layers
 from tracecorr.analyze.slow_calls import summarize_slow_calls
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 
@@ -149,6 +161,24 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "`gpu` is the number that other sections use; `gpu id` in hex, as debugfs prints it, from a topology, a "
         "CREATE_QUEUE probe or a dump; `processes` and `queues` = those known to use it",
         nothing="no source names a GPU (the CREATE_QUEUE probe, the KFD topology and dumps do)",
+    )
+    yield Section(
+        "machine",
+        "The machine",
+        evidence.by_node(lambda node: list_machine(node.tables, node.info)),
+        "`capture` = what the recording read of the machine (an import has none of it), with the parameters of amdgpu "
+        "and the variables that HIP and ROCr read. No source tells versions of frameworks",
+        nothing="no source tells of the machine",
+    )
+    yield Section(
+        "devices",
+        "GPU devices of the processes",
+        summarize_devices(tables),
+        "`opened` needs the path of the open (Linux 7.2, or a probe); `calls` = ioctls and mappings. `lsof` shows the "
+        "open descriptors of living processes that its user may read: nothing behind the end of the process, without "
+        "root nothing of other users, and the node of a container is another file than the host's",
+        _missing(evidence, "devices", trace=True),
+        nothing="no call on /dev/kfd or a render node is in the trace: the process made none while it was recorded",
     )
     yield Section(
         "complaints",
@@ -286,12 +316,29 @@ def _queue_sections(evidence: Evidence) -> Iterator[Section]:
         nothing="no dump of the KFD is in the capture (--hqd, or `tracecorr hqd`)",
     )
     yield Section(
+        "fences",
+        "Barriers and fences of packets",
+        evidence.by_node(lambda node: summarize_fences(node.tables("launches"))),
+        "recorded: the packet's header; `barrier` = it waits for the packets before it in its ring",
+        no_packets,
+        nothing="no packet tells its header",
+    )
+    yield Section(
+        "refcounts",
+        "Reference counts of queues",
+        evidence.by_node(lambda node: summarize_refcounts(node.tables)),
+        "recorded by the log: `most` = streams that held the queue at once; `shared` = two or more did",
+        _missing(evidence, "reference counts are", log=True),
+        nothing="no line tells a reference count of a known queue",
+    )
+    yield Section(
         "backlog",
         "Depth of the rings",
         evidence.by_node(lambda node: node.backlog),
-        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound",
-        no_packets,
-        nothing="the log prints no rptr and wptr (ROCm 6.2 and later do at level 5)",
+        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound. Where "
+        "the log prints none (`--log-level 0`): the indexes that the doorbell probe read at each store",
+        "" if evidence.backlog.height else no_packets,
+        nothing="neither the log (ROCm 6.2 and later at level 5) nor the doorbell probe tells read and write index",
     )
     yield Section(
         "streams",
@@ -310,6 +357,37 @@ def _streams(node: Evidence) -> pl.DataFrame:
 def _path_sections(evidence: Evidence) -> Iterator[Section]:
     events, launches = evidence.tables("events"), evidence.tables("launches")
     no_log = _missing(evidence, "packets", log=True)
+    yield Section(
+        "layers",
+        "The run by layer",
+        summarize_layers(evidence.tables),
+        "`total` = sum of the durations (what ran at once, or in each other, counts twice); `busy` = at least one was "
+        "going on; `share` = of the time from the first to the last event",
+        nothing="no row has a duration",
+    )
+    yield Section(
+        "iterations",
+        "Iterations",
+        evidence.by_node(lambda node: summarize_iterations(node.tables)),
+        "derived: the launches of a process repeat a sequence of `kernels` launches (nine of ten are the same as one "
+        "sequence earlier); an iteration goes from one line of `kernel` to the next; `jitter` = P99 - P50",
+        no_log,
+        nothing="the launches repeat no sequence of kernels",
+    )
+    yield Section(
+        "kernel_latency",
+        "Latency by kernel",
+        evidence.by_node(
+            lambda node: summarize_kernel_latency(
+                node.tables("launches"), node.tables("events"), node.tables("kernels"), node.setup_calls
+            )
+        ),
+        "`first` = the first launch of a kernel in its process, and launches whose call created a queue, loaded code "
+        "or allocated memory; `steady` = the others; P99 from 100 launches on; only recorded doorbells and GPU times; "
+        "completion = the line that tells it",
+        no_log,
+        nothing=NO_DISPATCH,
+    )
     yield Section(
         "paths",
         "Time by layer on the way of a dispatch",
@@ -546,6 +624,23 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         summarize_counters(events, evidence.tables("args"), evidence.tables("kernels")),
         "recorded by rocprof, one value per dispatch; `dispatches` = those with a value, in the counter's unit",
         nothing="no profile with counters was imported (rocprofv3 --pmc, then --rocprof with its folder)",
+    )
+    locks = evidence.by_node(lambda node: list_lock_waits(node.tables))
+    yield Section(
+        "lock_waits",
+        "Waits for locks",
+        locks,
+        "derived: futex calls of the trace that waited for a mutex of glibc; `woken by` = who woke somebody at this "
+        "lock last before the wait ended: the last holder, perhaps not the only one",
+        nothing="no thread waited for a mutex, or futex calls were not recorded (capture with --locks)",
+    )
+    yield Section(
+        "syscalls",
+        "System calls",
+        summarize_syscalls(events),
+        f"recorded: sys_enter and sys_exit, without the ioctls on KFD and DRM; `longest` = the event{durations}",
+        _missing(evidence, "system calls", trace=True),
+        nothing="the trace has no system call",
     )
     yield Section(
         "ioctls",

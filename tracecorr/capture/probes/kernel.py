@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from tracecorr.capture.plan.plan import Absent, Offer, ProbePlan, Wanted
 from tracecorr.capture.tracefs.arm import OF_DRIVER
+from tracecorr.read.kfd.ioctls import USERQ_HANDLER
 
 _REGISTERS = ("di", "si", "dx", "cx", "r8", "r9")  # of the first arguments, x86-64 System V
 _SUFFIX = re.compile(r"(?:\.(?:isra|constprop|part)\.\d+)+$")
@@ -41,6 +42,7 @@ class _Function:
     instance: str = "workload"
     event_set: str = "minimal"  # the least set that has it
     older: str = ""  # what older drivers call it
+    optional: bool = False  # of newer drivers alone: nothing is lost where it is not there
 
 
 def _call(name: str, arguments: str, kept: str = "", event_set: str = "minimal") -> _Function:
@@ -108,6 +110,15 @@ _FUNCTIONS = (
     _Function("evict_process_queues_cpsch", returns=_RESULT, instance="gpu"),
     _Function("restore_process_queues_cpsch", returns=_RESULT, instance="gpu"),
     _Function("kfd_signal_event_interrupt", instance="gpu", event_set="full"),
+    # Queues of the DRM (struct drm_amdgpu_userq_in: what lies between `ip_type` and `queue_va` differs by release).
+    _Function(USERQ_HANDLER, "op=+0({2}):u32 ip=+8({2}):u32 ring=+24({2}):x64 size=+32({2}):u64",
+              returns=_RESULT, kept="qid=+0({2}):u32", optional=True),
+    # How drivers of 2026 reset one queue instead of the GPU.
+    *(_Function(name, instance="gpu", optional=True) for name in (
+        "remove_queue_mes_on_reset_option", "reset_queues_mes", "recover_bad_queue_mes", "kfd_reset_queue_mes",
+        "set_queue_as_reset", "amdgpu_gfx_reset_mes_compute", "amdgpu_mes_reset_user_queue",
+        "amdgpu_sdma_reset_engine", "reset_hung_queues_sdma",
+    )),
 )  # fmt: skip
 
 # Moments without arguments: cheapest through the function tracer.
@@ -179,6 +190,8 @@ def resolve_function(name: str, functions: Mapping[str, int]) -> str:
 
 def _probe(function: _Function, offer: Offer) -> tuple[list[ProbePlan], list[Absent]]:
     name = resolve_function(function.name, offer.functions)
+    if not name and function.optional:
+        return [], []
     if not name:
         return [], [Absent(f"function {function.name}", "this driver does not have it, or has it inlined")]
     if (copies := offer.functions[name]) > 1:

@@ -67,9 +67,11 @@ def describe_cost(probes: int, cpus: int) -> str:
     )
 
 
+# With write and read index of the amd_queue_t, and the offset of the latter that it tells itself, as a check of all
+# that (amd_hsa_queue.h, ROCm 4.5 to 7.2).
 _STORE = (
     "sig=%di:x64 val=%si:s64 kind=+0(%di):s64 hw=+8(%di):x64 swq=+48(%di):x64 ring=+8(+48(%di)):x64"
-    " qid=+32(+48(%di)):u64"
+    " qid=+32(+48(%di)):u64 written=+56(+48(%di)):s64 finished=+128(+48(%di)):s64 check=+136(+48(%di)):u32"
 )
 # Stores to user signals go through the relaxed form, too: kinds below 0 are doorbells.
 _DOORBELLS_ONLY = "kind < 0"

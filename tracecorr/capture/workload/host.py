@@ -40,11 +40,12 @@ class Ending:
         self._workload, self._tell, self._is_wanted, self._clock = workload, tell, is_wanted, clock
         self._until: float | None = None
 
-    def begin(self, reason: str) -> None:
-        """Say why the recording ended; ask the workload to end where that is wanted."""
-        after = "gets SIGTERM (--kill)" if self._is_wanted else "runs on"
+    def begin(self, reason: str, option: str = "") -> None:
+        """Say why the recording ended; ask the workload to end where that is wanted, or `option` wants it."""
+        option = option or ("--kill" if self._is_wanted else "")
+        after = f"gets SIGTERM ({option})" if option else "runs on"
         self._tell(f"the recording ended: {reason}; the workload {after}")
-        if self._is_wanted:
+        if option:
             self._until = self._clock() + GRACE_SECONDS
             self._workload.send(signal.SIGTERM)
 

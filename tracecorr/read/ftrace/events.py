@@ -232,13 +232,19 @@ def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str, *, is_raw: bo
     batch.add(frame, phase=EXIT, call=SYSCALL, key=name, layer="syscall", name=name, **columns)
 
 
+_INDEXES, _READ_INDEX_AT = ("written", "finished", "check"), 128
+
+
 def _add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
     """Add hits of a probe on a doorbell store: fields `sig`, `val`, perhaps `ring` and others."""
     batch.add(
         frame, phase=INSTANT, call=0, layer="doorbell", name="doorbell", arg=value_of(frame, "sig"),
         packet_index=wrap(value_of(frame, "val"), 64), ring=value_of(frame, "ring"),
     )  # fmt: skip
-    batch.add_args(frame, [k for k in keys if k not in ("sig", "val", "ring")])
+    batch.add_args(frame, [k for k in keys if k not in ("sig", "val", "ring", *_INDEXES)])
+    if set(_INDEXES) <= set(keys):
+        # The queue tells itself where its read index lies: only then are these its indexes.
+        batch.add_args(frame.filter(value_of(frame, "check") == _READ_INDEX_AT), ["written", "finished"])
     if event != "doorbell":
         batch.add_text(frame, "probe", pl.lit(event))
 

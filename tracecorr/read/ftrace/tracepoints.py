@@ -15,7 +15,10 @@ from tracecorr.read.ftrace.fields import split_fields, to_numbers, typed_fields
 
 # Events of which the fields are read. The bodies of others are kept as text: what follows an unknown name may be
 # anything that a driver prints.
-KNOWN = re.compile(r"drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_|task_(?:newtask|rename)$")
+KNOWN = re.compile(
+    r"drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_|task_(?:newtask|rename)$"
+    r"|rocprof_(?:kernel_dispatch|hip_api|hsa_api)$"
+)
 _LAYERS = (("drm_run_job", "drm_sched"), ("drm_sched_", "drm_sched"), ("sched_", "sched"), ("amdgpu_", "amdgpu"),
            ("kfd_", "kfd"))  # fmt: skip
 # Fields that print hexadecimal digits without 0x.
@@ -44,6 +47,8 @@ _TASKS = {
     r"oom_score_adj=(?<oom_score_adj>-?\d+)",
 }
 _TEXTS = ("comm", "child_comm", "oldcomm", "newcomm", "filename", "group_dead")
+# User events of rocprofiler-sdk (generatePerfUserEvents.cpp), system `user_events`.
+_API_FIELDS = {"correlation": "correlation_id", "thread_id": "tid"}
 # Fields whose binary name differs from the name that the event prints.
 PRINTED_NAMES = {
     "sched_process_fork": {"parent_comm": "comm", "parent_pid": "pid"},
@@ -54,6 +59,9 @@ PRINTED_NAMES = {
     "drm_sched_job_wait_dep": {"name": "ring", "ctx": "context", "seqno": "seq"},
     "amdgpu_cs_ioctl": {"sched_job_id": "sched_job", "ring": "ring_name"},
     "amdgpu_sched_run_job": {"sched_job_id": "sched_job", "ring": "ring_name"},
+    # Called as rocprofv3 calls them in its files.
+    "rocprof_hip_api": _API_FIELDS,
+    "rocprof_hsa_api": _API_FIELDS,
 }
 # The driver never sets this field (amdgpu_trace.h, Linux 4.12 to 7.2): `context` and `seqno` name the fence.
 UNSET_FIELDS = {"amdgpu_cs_ioctl": "fence"}
@@ -103,6 +111,8 @@ def _plain(event: str, body: pl.Expr) -> pl.Expr:
     """Return the bodies of an event as `key=value` fields, without the words between them."""
     if event in _COLONS:
         return body.str.replace_all(r"\b([a-z_]\w*):[ \n]?", "$1=")
+    if event in PRINTED_NAMES and event.startswith("rocprof_"):
+        return body.str.replace(r"\bcorrelation=", "correlation_id=").str.replace(r"\bthread_id=", "tid=")
     if event == "amdgpu_ib_pipe_sync":
         return body.str.replace(r"^job ring=", "ring=").str.replace(r",? need pipe sync to fence=", ", fence=")
     if event.startswith("kfd_"):

@@ -68,6 +68,8 @@ def hex_text(value: pl.Expr) -> pl.Expr:
 
 # queue_type of kfd_ioctl_create_queue_args; inside the driver the numbers are others.
 QUEUE_TYPES = {0: "compute_pm4", 1: "sdma", 2: "compute_aql", 3: "sdma_xgmi", 4: "sdma_by_engine"}
+# ip_type of drm_amdgpu_userq_in (AMDGPU_HW_IP_*); a compute queue may hold AQL packets or PM4.
+IP_TYPES = {2: "sdma"}
 _MEMORY = {
     0: "VRAM", 1: "GTT", 2: "USERPTR", 3: "DOORBELL", 4: "MMIO_REMAP", 23: "CONTIGUOUS", 24: "EXT_COHERENT",
     25: "UNCACHED", 26: "COHERENT", 27: "AQL_QUEUE_MEM", 28: "NO_SUBSTITUTE", 29: "PUBLIC", 30: "EXECUTABLE",
@@ -86,6 +88,8 @@ _NUMBERED: dict[tuple[str, str], dict[int, str]] = {
     ("create_queue", "type"): QUEUE_TYPES,
     ("create_queue", "qtype"): QUEUE_TYPES,
     ("set_debug_trap", "op"): dict(enumerate(_DBG_TRAP)),
+    ("amdgpu_userq_ioctl", "op"): {1: "CREATE", 2: "FREE"},
+    ("amdgpu_userq_ioctl", "ip"): {0: "GFX", 1: "COMPUTE", 2: "DMA"},
     ("svm", "op"): {0: "SET_ATTR", 1: "GET_ATTR"},
     ("create_event", "event_type"): dict(enumerate(_EVENT_TYPES)),
     ("wait_events", "wait_result"): {0: "COMPLETE", 1: "TIMEOUT", 2: "FAIL"},

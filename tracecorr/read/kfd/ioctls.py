@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import polars as pl
 
+# Asked of the stream of a dispatch log, which is a file of its own, and never of /dev/kfd (ROCm's driver of 2026).
+_DISPATCH_LOG = 0x88
 # Types of ioctl numbers, their bits 15:8: `K` and `d` (kfd_ioctl.h, drm.h).
 KFD_TYPE, DRM_TYPE = 0x4B, 0x64
 # What is common to the names, and to those of the functions that do in the driver what is asked (kfd_chardev.c).
 KFD_PREFIX, HANDLER_PREFIX = "AMDKFD_IOC_", "kfd_ioctl_"
 CREATE_QUEUE, DESTROY_QUEUE = "AMDKFD_IOC_CREATE_QUEUE", "AMDKFD_IOC_DESTROY_QUEUE"
+# Makes (operation 1) and frees user queues of the DRM, and the function of the driver that does it.
+USERQ, USERQ_HANDLER, USERQ_CREATE = "DRM_IOCTL_AMDGPU_USERQ", "amdgpu_userq_ioctl", 1
 UPDATE_QUEUE, SET_CU_MASK = "AMDKFD_IOC_UPDATE_QUEUE", "AMDKFD_IOC_SET_CU_MASK"
 
 # Union of the uAPI headers of Linux 6.1, 6.12 and 7.2 (KFD 1.11, 1.17, 1.23), amdgpu DKMS 6.7.0
@@ -146,7 +150,7 @@ _DRM_NAMES = {
     0x53: "DRM_IOCTL_AMDGPU_VM",
     0x54: "DRM_IOCTL_AMDGPU_FENCE_TO_HANDLE",
     0x55: "DRM_IOCTL_AMDGPU_SCHED",
-    0x56: "DRM_IOCTL_AMDGPU_USERQ",
+    0x56: USERQ,
     0x57: "DRM_IOCTL_AMDGPU_USERQ_SIGNAL",
     0x58: "DRM_IOCTL_AMDGPU_USERQ_WAIT",
     0x59: "DRM_IOCTL_AMDGPU_GEM_LIST_HANDLES",
@@ -230,10 +234,12 @@ def list_handlers() -> pl.DataFrame:
 def ioctl_name(cmd: int) -> str | None:
     """Return the name of request `cmd`, or None when it belongs to neither KFD nor DRM.
 
-    A type `K` without a direction is a console ioctl; CREATE_PROCESS (KFD 1.19) has no direction
-    either and is lost with them on purpose.
+    A type `K` without a direction is a console ioctl; CREATE_PROCESS of the mainline driver has no direction
+    either and is lost with them on purpose; that of ROCm's own driver has one.
     """
     kind, nr, direction = cmd >> 8 & 0xFF, cmd & 0xFF, cmd >> 30 & 3
+    if kind == KFD_TYPE and nr == _DISPATCH_LOG:
+        return None
     if kind == KFD_TYPE and direction:
         return _KFD_NAMES.get(nr, f"AMDKFD_IOC_0x{nr:02x}")
     if kind == DRM_TYPE:

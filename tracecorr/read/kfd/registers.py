@@ -20,6 +20,8 @@ Words = npt.NDArray[np.uint32]
 CP_REGISTERS = 56
 _MQD_BASE, _ACTIVE, _VMID, _PIPE_PRIORITY, _QUEUE_PRIORITY, _QUANTUM = 0, 2, 3, 5, 6, 7
 _PQ_BASE, _PQ_RPTR, _DOORBELL, _PQ_CONTROL, _PQ_WPTR = 8, 10, 15, 17, 54
+_RPTR_ADDRESS, _WPTR_ADDRESS, _DEQUEUE, _ERROR = 11, 13, 24, 51
+_PQ_EMPTY = 1 << 15
 # hqd_sdma_dump_*: distance from RB_CNTL in words; gfx12 prints one run without a gap.
 _RB_BASE, _RB_RPTR, _RB_WPTR, SDMA_REGISTERS = 1, 3, 5, 7
 _SDMA_STRIDE = 0x160 // 4  # from one RLC to the next
@@ -54,6 +56,9 @@ def decode_cp(words: Words, *, of_mqd: bool = False) -> pl.DataFrame:
             "doorbell": doorbell >> 2 & 0x3FFFFFF, "doorbell_enabled": (doorbell >> 30 & 1) == 1,
             "pipe_priority": words[:, _PIPE_PRIORITY] & 3, "queue_priority": words[:, _QUEUE_PRIORITY] & 15,
             "vmid": words[:, _VMID] & 15, "mqd_base": _pair(words, _MQD_BASE),
+            "read_address": _pair(words, _RPTR_ADDRESS), "write_address": _pair(words, _WPTR_ADDRESS),
+            "dequeue_request": words[:, _DEQUEUE], "error": words[:, _ERROR],
+            "pq_empty": (words[:, _PQ_CONTROL] & _PQ_EMPTY) != 0,
         }
     )  # fmt: skip
     return _with_state(frame, of_mqd)

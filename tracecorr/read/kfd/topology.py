@@ -93,8 +93,19 @@ def _row(
         "render_minor": properties.get("drm_render_minor"), "gfx_target": name_gfx_target(target),
         "xcc_count": xccs, "partition": _partition(partitions, xccs, is_later=is_later),
         "scheduler": name_scheduler(target, sched_policy) if target else None,
+        "cus": _count_cus(properties), "firmware": _name_firmware(properties),
         "cp_slots": properties.get("num_cp_queues") or None, "sdma_slots": _count_sdma_slots(properties),
     }  # fmt: skip
+
+
+def _count_cus(properties: dict[str, int]) -> int | None:
+    per_cu = properties.get("simd_per_cu", 0)
+    return properties.get("simd_count", 0) // per_cu or None if per_cu else None
+
+
+def _name_firmware(properties: dict[str, int]) -> str | None:
+    versions = (("MEC", properties.get("fw_version")), ("SDMA", properties.get("sdma_fw_version")))
+    return ", ".join(f"{name} {version}" for name, version in versions if version) or None
 
 
 def _count_sdma_slots(properties: dict[str, int]) -> int | None:
