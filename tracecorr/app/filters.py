@@ -147,8 +147,8 @@ def count_lanes(pyramid: levels.Pyramid, t0: int | None = None, t1: int | None =
 def list_records(index: CaptureIndex, pyramid: levels.Pyramid, lane: int, t0: int, t1: int, most: int) -> pl.DataFrame:
     """Return what a lane shows of [t0, t1] in the order of time, at most `most` rows.
 
-    Returns: event, name, start_ns (after the capture start), dur_ns, shown_as (`inferred`, `failed`, `half seen`); of
-        a counter value in place of name.
+    Returns: event, name (of a counter value), start_ns (after the capture start), dur_ns (null of an instant), shown_as
+        (`inferred`, `failed`, `half seen`).
     """
     finest, counter = pyramid.finest, index.views.lanes[lane].is_counter
     found = [np.zeros(0, np.int64)]
@@ -163,10 +163,12 @@ def list_records(index: CaptureIndex, pyramid: levels.Pyramid, lane: int, t0: in
     )
     said = ((levels.INFERRED, "inferred"), (levels.FAILED, "failed"), (levels.HALF_SEEN, "half seen"))
     words = [", ".join(word for bit, word in said if style & bit) or None for style in finest.style[at].tolist()]
-    event = pl.Series(finest.event[at], dtype=pl.Int64)
+    event, lasted = (
+        pl.Series(values, dtype=pl.Int64) for values in (finest.event[at], finest.end[at] - finest.start[at])
+    )
     return pl.DataFrame({
         "event": event.set(event < 0, None), **shown, "start_ns": finest.start[at],
-        "dur_ns": finest.end[at] - finest.start[at], "shown_as": pl.Series(words, dtype=pl.String),
+        "dur_ns": lasted.set(lasted == 0, None), "shown_as": pl.Series(words, dtype=pl.String),
     })  # fmt: skip
 
 

@@ -9,7 +9,9 @@ export function button(text, title, action) {
   const node = make("button", "", text);
   node.type = "button";
   node.title = title;
-  node.setAttribute("aria-label", title);
+  // Who speaks to the page says what is written on it.
+  const isTold = title.toLowerCase().includes(text.toLowerCase()) || !/[a-z]{2}/i.test(text);
+  node.setAttribute("aria-label", isTold ? title : text + ": " + title);
   node.addEventListener("click", () => action());
   return node;
 }

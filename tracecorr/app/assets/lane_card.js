@@ -28,5 +28,5 @@ export async function showLane(lane, t0, t1) {
   if (mine !== asked) return;
   const csv = filteredUrl("/api/export", { form: "csv", t0: range[0], t1: range[1], lanes: lane.id });
   const note = make("div", "tl-note", "from " + whole(range[0]) + " to " + whole(range[1]));
-  openCard([actions(lane, () => showLane(lane, t0, t1)), note, sectionBox(found, csv)], true);
+  openCard(actions(lane, () => showLane(lane, t0, t1)), [note, sectionBox(found, csv)], true);
 }

@@ -165,7 +165,7 @@ function track(place, spans, first, end, batches, texts, hollows) {
     if (style & FAILED) {
       const wide = Math.max(cut, Math.floor(left) + 2 - left);
       push(batches, FAILURE, left, y, wide, 3);
-      push(batches, FAILURE, left, y, Math.min(wide, 3), h);
+      if (wide > 9) push(batches, FAILURE, left, y, 3, h);
     }
     if (spans.count[i] > 1 || h < 9) continue; // of a folded kind there is no room for names
     const next = i + 1 < end ? origin + spans.start[i + 1] * k : right;

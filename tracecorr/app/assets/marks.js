@@ -51,8 +51,7 @@ export function zoomMark() {
   changed();
 }
 export function clearMark() { view.mark = null; editing = null; closeCard(); changed(); }
-export function openCard(parts, wide) {
-  const bar = make("div", "tl-row");
+export function openCard(bar, parts, wide) {
   bar.append(button("×", "close (Esc)", clearMark));
   asked += 1; // a count that comes now would take its place
   card().replaceChildren(bar, ...parts);

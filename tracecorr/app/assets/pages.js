@@ -294,7 +294,7 @@ function loadPlotly() {
 }
 function chartBox(drawn, figure) {
   const box = make("div", "tl-chart");
-  box.setAttribute("role", "img");
+  box.setAttribute("role", "figure");
   box.setAttribute("aria-label", figure.layout.title.text || "chart");
   drawn.append(box);
   return box;

@@ -16,7 +16,7 @@ let box, counter, range, size, tip, searchAt = -1;
 
 export function buildToolbar(meta) {
   const bar = $("tl-toolbar");
-  bar.replaceChildren(make("b", "tl-brand", "tracecorr"));
+  bar.replaceChildren(make("h1", "tl-brand", "tracecorr"));
   if (meta.captures.length > 1) bar.append(selector(meta));
   else bar.append(make("span", "tl-name", meta.name));
   document.title = meta.name + " · tracecorr";
