@@ -283,7 +283,9 @@ def test_a_machine_that_cannot_capture_runs_nothing(
 
 def test_a_card_without_a_counter_is_a_card() -> None:
     """SYNTHETIC samples: not every GPU tells how busy its memory is."""
-    tables = {name: pl.LazyFrame(schema=schema.TABLES[name].schema) for name in ("launches", "queues")}
+    tables = {
+        name: pl.LazyFrame(schema=schema.TABLES[name].schema) for name in ("launches", "queues", "events", "args")
+    }
     tables["samples"] = pl.LazyFrame({"gpu": [0], "name": ["gpu_busy_percent"], "value": [93.0]})
     load = summarize_load(cast(Capture, SimpleNamespace(table=tables.__getitem__)))
     known = dict(load.select("figure", "known").rows())

@@ -15,7 +15,7 @@ import polars as pl
 from tracecorr.analyze.compare import Comparison, Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.answers import Answer, Section
-from tracecorr.analyze.report.questions import answer_questions
+from tracecorr.analyze.report.questions import answer_everything
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
 from tracecorr.analyze.verdicts import Verdict, judge_capture
@@ -100,7 +100,7 @@ class Answers:
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """Return the answers in words."""
-        return answer_questions(self.evidence, self.verdicts)
+        return answer_everything(self.evidence, self.verdicts)
 
 
 class Reports:

@@ -13,7 +13,7 @@ from typing import Any
 from tracecorr.analyze.hangs import Judgment, judge_scene
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.live.look import Looking, Sight, begin_looking
-from tracecorr.live.processes import find_processes
+from tracecorr.live.processes import find_processes, uses_gpu
 from tracecorr.live.scene import describe_sight, make_scene
 
 _LIMIT_SECONDS = 60.0
@@ -42,7 +42,7 @@ class StallWatch:
             if sight is not None:
                 del self._looking[pid]
                 stands = self._judge(sight) or stands
-        for pid in set(pids) & set(find_processes()) - set(self._looking):
+        for pid in filter(uses_gpu, set(pids) - set(self._looking)):
             self._looking[pid] = begin_looking(pid, self._seconds, _LIMIT_SECONDS)
         return stands
 

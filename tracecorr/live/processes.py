@@ -38,9 +38,14 @@ def find_processes() -> list[int]:
     """Return the processes that have /dev/kfd open, or that the driver lists; ours is never one of them."""
     found = {int(name) for name in _list(_SYSFS / "proc") if name.isdecimal()}
     for name in _list(Path("/proc")):
-        if name.isdecimal() and any(_links_to_kfd(link) for link in _links(f"/proc/{name}/fd")):
+        if name.isdecimal() and uses_gpu(int(name)):
             found.add(int(name))
     return sorted(found - {os.getpid()})
+
+
+def uses_gpu(pid: int) -> bool:
+    """Tell whether a process has /dev/kfd open; a root of its own has it below that."""
+    return any(link.endswith(_KFD) for link in _links(f"/proc/{pid}/fd"))
 
 
 def list_cgroup(pid: int) -> list[int]:
@@ -104,11 +109,6 @@ def tell_occupancy() -> list[str]:
 def _cgroup(pid: int) -> str:
     lines = _read(Path(f"/proc/{pid}/cgroup")).splitlines()
     return next((line.split(":", 2)[2] for line in lines if line.startswith("0::")), "")
-
-
-def _links_to_kfd(link: str) -> bool:
-    # A root of its own has it below that.
-    return link.endswith(_KFD)
 
 
 def _links(folder: str) -> list[str]:

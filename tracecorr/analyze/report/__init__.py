@@ -13,7 +13,7 @@ from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.losses import count_at_least
 from tracecorr.analyze.queues import count_doubled
 from tracecorr.analyze.report.answers import Report, Section
-from tracecorr.analyze.report.questions import answer_questions
+from tracecorr.analyze.report.questions import answer_everything
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.verdicts import Thresholds, judge_capture
@@ -46,7 +46,7 @@ def summarize_capture(
     evidence = Evidence(tables, thresholds, info, nodes)
     sections = tuple(list_sections(evidence))
     verdicts = tuple(judge_capture(evidence, names=claims))
-    answers = answer_questions(evidence, verdicts)
+    answers = answer_everything(evidence, verdicts)
     summary = _summarize(evidence, {s.key: s.frame for s in sections})
     ledger = tables("ledger").collect()
     return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {}, read=count_read(ledger))))

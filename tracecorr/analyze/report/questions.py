@@ -118,6 +118,11 @@ _HARMLESS = "unknown_event"
 _NO_STREAMS = "graph_streams_missing"
 
 
+def answer_everything(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
+    """Return all answers: what was still open first, then what went wrong, then those that every capture has."""
+    return (*_explain_still_open(evidence), *explain_failures(evidence), *answer_questions(evidence, verdicts))
+
+
 def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     """Yield the answer to what went wrong, if something did: the first failure first, then what came after it.
 
@@ -260,12 +265,10 @@ _EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTIO
 
 
 def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
-    """Return the answers, what was open and what went wrong first; what the capture does not have is `not recorded`."""
+    """Return the answers; what the capture does not have is called not recorded."""
     made, tables = _name_makers(evidence), evidence.tables
     said = {v.name: v for v in verdicts}
     return (
-        *_explain_still_open(evidence),
-        *explain_failures(evidence),
         _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
