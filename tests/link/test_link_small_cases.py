@@ -275,7 +275,8 @@ def test_packets_of_two_log_ids_are_of_two_queues_though_the_line_of_one_was_los
         [{"event": n, "offset": 10 * n, "ts_ns": 1000 * n, "name": name, "packet_index": index, "parent": None,
           "dur_ns": None, "err_lo_ns": 0, "priority": None, **fields} for n, (name, index) in enumerate(lines)],
         ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, file=pl.UInt16, packet_index=pl.Int64, parent=pl.Int64,
-        thread=pl.UInt32, err_hi_ns=pl.UInt32, err_lo_ns=pl.UInt32, dur_ns=pl.Int64, end_offset=pl.Int64, clock=CAT,
+        process=pl.UInt32, thread=pl.UInt32,
+        err_hi_ns=pl.UInt32, err_lo_ns=pl.UInt32, dur_ns=pl.Int64, end_offset=pl.Int64, clock=CAT,
     )  # fmt: skip
     places = [n for n in range(5) if n != created_at]
     ids = [(10 * n, number) for n, number in zip(places, (4, 4, 6, 6), strict=True)]
