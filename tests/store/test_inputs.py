@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import polars as pl
 import pytest
@@ -20,6 +22,7 @@ from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
+from tracecorr.store.pages import trace_clock
 from tracecorr.store.raw import SHOWN_BYTES, RawStream, copy_in, describe_file, read_at, read_chunks, read_head
 
 LINE = b":3:hip_memory.cpp            :777 : 0123456789 us: [pid:7 tid:0x7f01] hipMalloc: Returned hipSuccess : \n"
@@ -196,6 +199,21 @@ def test_what_was_made_to_fill_memory_is_refused(tmp_path: Path, pack: str, line
     with pytest.raises(InputError, match="200 times larger") as raised:
         import_files(tmp_path / "x.tracecorr", [path], [])
     assert "decompress it" in raised.value.next_step and not list(tmp_path.glob("*.tracecorr"))
+
+
+@pytest.mark.parametrize(
+    ("told", "samples", "expected"),
+    [({}, "mono", "mono"), ({"ftrace_clock": "auto"}, "boot", "boot"), ({"ftrace_clock": "local"}, "mono", "local"),
+     ({"ftrace_clock": ""}, "mono", "unknown"), ({"ftrace_clock": [1]}, None, "unknown"), ({}, "", "unknown"),
+     ({}, None, "unknown")],
+)  # fmt: skip
+def test_a_clock_without_a_name_is_unknown(
+    tmp_path: Path, told: dict[str, object], samples: str | None, expected: str
+) -> None:
+    if samples is not None:
+        (tmp_path / "raw").mkdir()
+        (tmp_path / "raw/clock.json").write_text(json.dumps({"trace_clock": samples, "samples": []}))
+    assert trace_clock(cast(Capture, SimpleNamespace(info=told, path=tmp_path))) == expected
 
 
 @pytest.fixture

@@ -30,12 +30,12 @@ def list_recordings(entries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[s
 
 
 def trace_clock(capture: Capture) -> str:
-    """Return the trace clock of a capture: as its import was told, else as its clock samples say."""
-    asked = str(capture.info.get("ftrace_clock", "auto"))
-    path = capture.path / "raw" / "clock.json"
-    if asked != "auto" or not path.is_file():
-        return "unknown" if asked == "auto" else asked
-    return str(read_clock_samples(path).get("trace_clock", "unknown"))
+    """Return the trace clock of a capture: as its import was told, else as its clock samples say; `unknown`."""
+    asked, path = capture.info.get("ftrace_clock"), capture.path / "raw" / "clock.json"
+    if asked in (None, "auto") and path.is_file():
+        asked = read_clock_samples(path).get("trace_clock")
+    # What is no name was not written by this tool.
+    return asked if isinstance(asked, str) and asked not in ("", "auto") else "unknown"
 
 
 def open_page_trace(
