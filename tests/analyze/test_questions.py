@@ -312,7 +312,7 @@ def test_a_refused_queue_is_never_said_to_be_made() -> None:
     for event in run["events"]:
         if event["name"] == "AMDKFD_IOC_CREATE_QUEUE":
             event["result"] = "EINVAL"
-    _, creation, _, _, queues, *_ = _answer(run)
+    creation, _, _, queues, *_ = _answer(run)
     assert creation.lines[0].endswith("took 300 ns and returned EINVAL: the driver created no queue")
     assert creation.lines[1].endswith("; the driver refused it (EINVAL)")
     assert "the driver refused CREATE_QUEUE for all of them (EINVAL)" in queues.lines
