@@ -1,7 +1,7 @@
 // The state of the page is its address: written there, and read from it.
 import { applyFilter } from "./filters.js";
 import { closeCard, loadNotes, showMeasure } from "./marks.js";
-import { wish } from "./order.js";
+import { gesture, wish } from "./order.js";
 import { closePage, openPage, pagesAsked, secondCapture, shownPage } from "./pages.js";
 import { api } from "./server.js";
 import { changed, choose, clear, showWhole, toggleChain } from "./start.js";
@@ -41,9 +41,9 @@ export function writeHash() {
   known = location.hash;
 }
 
-// The selection that is left can be gone back to.
+// The selection that is left can be gone back to, unless a page was left by the same gesture.
 export function keepPlace() {
-  if (reading) return;
+  if (reading || left === gesture) return;
   writeHash();
   history.pushState(null, "", location.href);
 }
@@ -62,7 +62,9 @@ export async function goBack() {
   changed();
 }
 // What `change` leaves can be gone back to: both have their addresses at once, however soon that is.
+let left = -1;
 export function leaveBy(change) {
+  left = gesture;
   writeHash();
   history.pushState(null, "", location.href);
   change();

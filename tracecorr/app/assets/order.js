@@ -22,7 +22,8 @@ export function inTurn(work) {
 const PAUSE = 400; // ms: a later turn of the wheel is a new gesture
 const MOST = 500;
 const past = [], future = [];
-let gesture = 0, kept = 0, seen = null, turned = -Infinity;
+export let gesture = 0;
+let kept = 0, seen = null, turned = -Infinity;
 document.addEventListener("keydown", (event) => { if (!event.repeat) gesture += 1; }, true);
 document.addEventListener("pointerdown", () => { gesture += 1; }, true);
 document.addEventListener("wheel", (event) => {

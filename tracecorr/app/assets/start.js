@@ -130,7 +130,11 @@ export function changed() {
 export function select(event, bring) {
   if (event !== view.selected) keepPlace();
   overtake();
-  return inTurn(() => choose(event, bring));
+  return inTurn(async () => {
+    const isChosen = await choose(event, bring);
+    writeHash(); // however soon somebody goes back
+    return isChosen;
+  });
 }
 export async function choose(event, bring) {
   const mine = wish;
