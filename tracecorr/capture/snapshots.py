@@ -13,7 +13,7 @@ from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import PARTLY, YES, Finding
 from tracecorr.model.errors import MachineError
-from tracecorr.read.kfd.topology import SDMA_TYPES, NodeFiles, list_nodes
+from tracecorr.read.kfd.topology import SDMA_TYPES, parse_properties
 from tracecorr.store.raw import read_topology
 
 _POLL_SECONDS = 1.0
@@ -126,9 +126,12 @@ def look_at_slots(kfd: Path = _KFD) -> list[Finding]:
     """Return for each GPU how many of its hardware queue slots the processes of this machine take now."""
     shown = [_read_numbers(queue / n for n in _QUEUE_FIELDS) | {"pid": int(queue.parts[-3])}
              for queue in kfd.glob("proc/[0-9]*/queues/*")]  # fmt: skip
-    nodes = [NodeFiles(*files) for files in read_topology(kfd / "topology/nodes")]
     found = []
-    for gpu_id, slots in list_nodes(nodes).select("gpu_id", "cp_slots").drop_nulls().iter_rows():
+    for _, number, properties in read_topology(kfd / "topology/nodes"):
+        slots = parse_properties(properties).get("num_cp_queues")
+        if not slots or not number.strip().isdecimal():
+            continue
+        gpu_id = int(number)
         pids = [
             queue["pid"] for queue in shown if queue.get("gpuid") == gpu_id and queue.get("type", 1) not in SDMA_TYPES
         ]
