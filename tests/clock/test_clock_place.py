@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
+from placed_rows import complete
 
 from tracecorr.clock.bounds import Bounds
 from tracecorr.clock.clock_map import ClockMap, fit_clock_map
@@ -33,7 +34,7 @@ def records(*rows: dict[str, Any]) -> pl.DataFrame:
         "source": pl.Categorical, "clock": pl.Categorical, "stamp_ns": pl.Int64, "end_stamp_ns": pl.Int64,
         "step_lo_ns": pl.Int64, "step_hi_ns": pl.Int64, "flags": pl.UInt16,
     }  # fmt: skip
-    return pl.DataFrame([usual | row for row in rows], schema_overrides=types)
+    return complete(pl.DataFrame([usual | row for row in rows], schema_overrides=types))
 
 
 def place(maps: dict[str, ClockMap], *rows: dict[str, Any]) -> list[dict[str, Any]]:

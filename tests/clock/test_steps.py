@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from placed_rows import complete
 
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.place import place_records
@@ -16,13 +17,15 @@ def _place_read(waited_ns: int | None) -> tuple[int, int]:
     """Return err_lo_ns and flags of an SMI event without a time of its own."""
     event = pl.DataFrame({"file": [3], "offset": [0], "stamp_ns": [5_000], "clock": ["mono"], "name": ["VMFAULT"]})
     records = schema.PART_EVENTS.conform(event).with_columns(
-        source=pl.lit("kfd_smi", schema.CAT), step_lo_ns=pl.lit(0, pl.Int64), step_hi_ns=pl.lit(0, pl.Int64)
+        source=pl.lit("kfd_smi", schema.CAT),
+        step_lo_ns=pl.lit(0, pl.Int64),
+        step_hi_ns=pl.lit(0, pl.Int64),
     )
     told = pl.DataFrame(
         {"file": 3, "offset": 0, "key": "waited_ns", "u64": [waited_ns]}, schema_overrides={"u64": pl.UInt64}
     )
     args = schema.PART_ARGS.conform(told.drop_nulls())
-    (row,) = place_records(widen_reads(records, args), {"kfd_smi:mono": ClockMap("same_clock")}).to_dicts()
+    (row,) = place_records(widen_reads(complete(records), args), {"kfd_smi:mono": ClockMap("same_clock")}).to_dicts()
     return row["err_lo_ns"], row["flags"]
 
 
