@@ -45,7 +45,6 @@ from tracecorr.read.importing import (
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
 from tracecorr.sources import (
     drop_continued_losses,
-    list_shared_logs,
     read_parts,
     refuse_repeated,
     separate_writers,
@@ -304,8 +303,8 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         refuse_repeated(parts, capture.info["files"])
         parts = drop_continued_losses(parts)
     writes = None
-    if list_shared_logs(parts):
-        # Before its lines are known for sure.
+    if any(part.source == "amd_log" for part in parts.each) and has_writes(parts.read_events(("layer", "name"))):
+        # Before the lines of a log of several processes are known for sure.
         writes = _read_writes(parts.read_events(WRITE_COLUMNS[1:]), parts, capture)
         parts, placed = separate_writers(parts, capture, writes.placed)
         writes = replace(writes, placed=placed)

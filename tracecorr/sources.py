@@ -175,12 +175,6 @@ def _count_holes(blocks: Iterator[Block], stream: RawStream, entry: Mapping[str,
         yield Block(ledger=schema.LEDGER.conform(pl.DataFrame([{**row, "bytes": zeros}])))
 
 
-def list_shared_logs(parts: Parts) -> list[int]:
-    """Return the logs (key of `files`) in which several processes print."""
-    logs = (part.read_events(("file", "pid")) for part in parts.each if part.source == "amd_log")
-    return [int(rows["file"][0]) for rows in logs if rows["pid"].drop_nulls().n_unique() > 1]
-
-
 def separate_writers(parts: Parts, capture: Capture, placed: pl.DataFrame) -> tuple[Parts, pl.DataFrame]:
     """Return the parts with each log that several processes wrote at once read by the bytes of each of them.
 
@@ -202,6 +196,9 @@ def separate_writers(parts: Parts, capture: Capture, placed: pl.DataFrame) -> tu
         others, mine = placed.filter(pl.col("file") != file), placed.filter(pl.col("file") == file)
         with open_read_at(capture.raw_path(entries[file])) as (read_at, size):
             mine = _swap_writes(mine, read_at, size)
+            if part.read_events(("pid",))["pid"].n_unique() < mine["pid"].n_unique():
+                # Processes of several containers may have one number: no line tells then whose bytes came first.
+                mine = mine.with_columns(evidence=pl.lit(INFERRED, mine.schema["evidence"]))
             stored = _read_shared(part.stored, read_at, size, file, mine)
         changed[id(part)] = replace(part, stored=stored)
         placed = pl.concat([others, mine]).sort("file", maintain_order=True)
