@@ -79,7 +79,8 @@ def read_writes(
     known = known or _place_logs(rows, records, args, losses, sizes)
     wrote = _join_records(records, known.placed)
     writers, by_themselves = _list_writers(wrote)
-    return replace(known, writers=writers, spans=_list_spans(wrote, by_themselves))
+    sure = wrote.filter(pl.col("write_evidence").cast(pl.String) != INFERRED)
+    return replace(known, writers=writers, spans=_list_spans(sure, by_themselves))
 
 
 def _place_logs(
@@ -251,10 +252,11 @@ def _swap(placed: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
 
 
 def _join_records(records: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Return the records with the writes of their first and last byte: write_tid, write_pid, entered_ns, last_ns."""
+    """Return the records with the writes of their first and last byte: write_tid, write_pid, entered_ns, last_ns,
+    write_evidence."""
     first = find_write(records, placed)
     last = find_write(records.select("file", offset=pl.col("end") - 1), placed)
-    columns = {"write_tid": "tid", "write_pid": "pid", "entered_ns": "stamp_ns"}
+    columns = {"write_tid": "tid", "write_pid": "pid", "entered_ns": "stamp_ns", "write_evidence": "evidence"}
     found = {name: placed[column].gather(first) for name, column in columns.items()}
     return records.with_columns(**found, last_ns=placed["stamp_ns"].gather(last)).drop_nulls("write_tid")
 

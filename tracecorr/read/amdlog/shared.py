@@ -67,10 +67,9 @@ def find_order(
     one, two = pairs, pairs + 1
     kept = fits(one, first[one], last[one]) & fits(two, first[two], last[two])
     swapped = fits(two, first[one], middle_last) & fits(one, middle_first, last[two])
-    # Of more than two at once a pair alone tells nothing, unless each of them has its place.
+    # Of more than two at once a pair alone tells nothing.
     group = np.cumsum(np.append(True, ~at_once[:-1]))[one]
-    size_of, odd = np.bincount(group), np.bincount(group, weights=~(kept & ~swapped))
-    many = (size_of[group] > 1) & (odd[group] > 0)
+    many = np.bincount(group)[group] > 1
     return Order(one[swapped & ~kept & ~many], one[(swapped == kept) | many])
 
 
