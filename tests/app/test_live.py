@@ -273,7 +273,7 @@ class TestInTheBrowser:
         page = browser.new_page()
         open_at(page, start_server({"live": running[0]}))
         drawn = page.evaluate("() => TL.drawSvg()")
-        assert "is still empty" in drawn and "has no events" not in drawn
+        assert "holds no event yet" in drawn and "has no events" not in drawn
         page.close()
 
 

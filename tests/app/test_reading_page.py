@@ -73,9 +73,12 @@ def test_hiding_a_process_hides_its_lanes(page: Any) -> None:
 
 
 def test_measuring_counts_what_starts_inside(page: Any, synthetic_capture: SyntheticCapture) -> None:
-    page.mouse.move(700, 130)
+    box = page.locator("#tl-canvas-host").bounding_box()
+    assert box is not None
+    ruler = box["y"] + 58  # below the overview
+    page.mouse.move(700, ruler)
     page.mouse.down()
-    page.mouse.move(1100, 130, steps=4)
+    page.mouse.move(1100, ruler, steps=4)
     page.mouse.up()
     wait_idle(page)
     mark = state_of(page)["mark"]
