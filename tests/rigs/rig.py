@@ -178,7 +178,7 @@ def check_doorbells(run: Run, launches: pl.DataFrame) -> None:
 
 
 def check_threads(run: Run) -> None:
-    """Every thread of the log is one of the kernel's, recorded by what the C library registers, or by who wrote its lines."""
+    """Every thread of the log is one of the kernel's, as the C library registered or its lines were written."""
     threads = run.table("threads").filter(pl.col("log_tid").is_not_null())
     assert threads.height > 0
     assert threads["tid"].null_count() == 0
