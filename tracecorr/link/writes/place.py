@@ -28,6 +28,7 @@ _LEAST_SHARE = 0.5
 _MOST_TRIED = 8
 # Of the records of a thread so many may be written by others.
 _FEW = 0.1
+_LEAST_OF_LIFE = 4  # fewer may be records of another thread that this one wrote
 # Stamps of the log are cut to a microsecond. In a millisecond a clock drifts by less than one.
 _LOG_STEP_NS, _BUCKET_NS = 1000, 1_000_000
 
@@ -278,7 +279,11 @@ def _list_writers(wrote: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         (pl.col("tid").n_unique().over(log) == 1) & (pl.col("write_tid") == pl.col("write_pid"))
     )
     groups = groups.filter(apart).with_columns(share=pl.col("count") / pl.col("count").sum().over(thread))
-    large = groups.filter(pl.col("share") > _FEW).sort(*thread, "first")
+    ordered = groups.sort(*thread, "first")
+    # A short life, all of whose records stand before or behind those of the others, is one, too.
+    before, behind = pl.col("last").cum_max().shift(1).over(thread), pl.col("first").shift(-1).over(thread)
+    alone_there = (before.is_null() | (before < pl.col("first"))) & (behind.is_null() | (pl.col("last") < behind))
+    large = ordered.filter((pl.col("share") > _FEW) | (alone_there & (pl.col("count") >= _LEAST_OF_LIFE)))
     turns = (pl.col("first") < pl.col("last").shift(1)).over(thread).fill_null(value=False).any().over(thread)
     large = large.filter(~turns)
     alone = pl.len().over("write_tid", "file", "pid") == 1
