@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import itertools
+import json
 import re
 import shlex
 import shutil
@@ -119,6 +120,13 @@ def test_pages_name_only_verbs_that_exist(repo: Path) -> None:
     named = [verb for page in _user_pages(repo) for verb in call.findall(page.read_text())]
     assert len(named) > 40
     assert set(named) - {verb.split()[0] for verb in VERBS} == set()
+
+
+def test_pages_name_only_sections_that_exist(repo: Path) -> None:
+    report = json.loads((repo / "tests" / "analyze" / "expected" / "t1-streams.json").read_text())
+    named = [name for page in _user_pages(repo) for name in re.findall(r"--section ([a-z_]+)", page.read_text())]
+    assert len(named) > 4
+    assert set(named) - report["sections"].keys() == set()
 
 
 def test_the_readme_is_short(repo: Path) -> None:

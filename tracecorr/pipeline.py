@@ -303,7 +303,8 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         refuse_repeated(parts, capture.info["files"])
         parts = drop_continued_losses(parts)
     writes = None
-    if any(part.source == "amd_log" for part in parts.each) and has_writes(parts.read_events(("layer", "name"))):
+    both = {"amd_log", "ftrace"} <= {part.source for part in parts.each}
+    if both and has_writes(parts.read_events(("layer", "name"))):
         # Before the lines of a log of several processes are known for sure.
         writes = _read_writes(parts.read_events(WRITE_COLUMNS[1:]), parts, capture)
         parts, placed = separate_writers(parts, capture, writes.placed)

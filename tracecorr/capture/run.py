@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,24 +30,17 @@ from tracecorr.capture.workload.files import find_inside
 from tracecorr.capture.workload.host import AttachedProcess
 from tracecorr.capture.workload.invoker import Invoker, call_as_root, find_invoker, read_environment
 from tracecorr.capture.workload.launch import check_command
-from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, quote_path
+from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, TracecorrError, quote_path
 from tracecorr.model.hip_environment import describe_lost_end
 from tracecorr.model.kinds import LEAST_ADDRESS
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
+from tracecorr.store.capture import drop_abandoned
+from tracecorr.store.log_ranges import count_processes
 from tracecorr.store.recording import describe_exit, describe_gaps
 
 if TYPE_CHECKING:
     import polars as pl
-import ctypes
-import signal
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-
-from tracecorr.model.errors import TracecorrError
-from tracecorr.store.capture import drop_abandoned
-from tracecorr.store.log_ranges import count_processes
 
 Say = Callable[[str], None]
 # The exit status of a workload that SIGKILL ended, as a shell tells it.

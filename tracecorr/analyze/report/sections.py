@@ -87,6 +87,7 @@ def list_sections(evidence: Evidence) -> Iterator[Section]:
     yield from _time_sections(evidence)
     yield from _packet_sections(evidence)
     yield from _queue_sections(evidence)
+    yield from _ring_sections(evidence)
     yield from _path_sections(evidence)
     yield from _memory_sections(evidence)
     yield from _kernel_sections(evidence)
@@ -315,6 +316,10 @@ def _queue_sections(evidence: Evidence) -> Iterator[Section]:
         NONE_OF_LOG if shows_none_of_log(tables("hqd").collect(), tables("queues").collect()) else "",
         nothing="no dump of the KFD is in the capture (--hqd, or `tracecorr hqd`)",
     )
+
+
+def _ring_sections(evidence: Evidence) -> Iterator[Section]:
+    tables, no_packets = evidence.tables, _missing(evidence, "packets", log=True)
     yield Section(
         "fences",
         "Barriers and fences of packets",
