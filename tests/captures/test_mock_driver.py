@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 from tracecorr import open_capture
-from tracecorr.analyze.occupancy import summarize_occupancy, summarize_queue_holders
+from tracecorr.analyze.kernel_log import summarize_kernel_log
+from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.api import Capture
@@ -34,6 +35,11 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opener:
             folder = tmp_path_factory.mktemp("mock")
             with tarfile.open(_FOLDER / f"{name}.tar.xz") as archive:
                 archive.extractall(folder, filter="data")
+            # The driver shows no topology: that of an MI308X in its place (its gpu_id is the driver's).
+            node = folder / f"{name}.tracecorr" / "raw" / "topology" / "nodes" / "1"
+            node.mkdir(parents=True)
+            (node / "gpu_id").write_text("63420\n")
+            (node / "properties").write_text("gfx_target_version 90402\nnum_xcc 4\nnum_cp_queues 24\n")
             correlate(folder / f"{name}.tracecorr")
             made[name] = open_capture(folder / f"{name}.tracecorr")
         return made[name]
@@ -64,6 +70,36 @@ def test_polls_show_the_queues_of_all_processes(opened: Opener) -> None:
     (row,) = summarize_occupancy(capture.table).to_dicts()
     assert (row["most_cp_queues"], row["most_processes"], row["oversubscribed"]) == (30, 3, "yes")
     assert summarize_queue_holders(capture.table)["most_cp_queues"].to_list() == [14, 10, 6]
+
+
+def test_oversubscription_is_told_from_when_to_when(opened: Opener) -> None:
+    """24 slots, 30 queues in the third step: it began in the creations of that step, and ended in the next one's."""
+    capture, steps = opened("queues"), _steps()
+    (span,) = list_oversubscribed(capture.table).to_dicts()
+    began, ended = (steps.filter(queues=queues).row(at, named=True) for queues, at in ((30, 0), (8, 1)))
+    assert span["after_ns"] < began["to_ns"]
+    assert span["from_ns"] > began["from_ns"]
+    assert span["to_ns"] < ended["to_ns"]
+    assert span["before_ns"] > ended["from_ns"]
+    line = capture.events.filter(pl.col("event") == span["event"]).collect()["name"].cast(pl.String)
+    assert (span["most"], span["limit"], line.to_list()) == (30, 24, ["runlist_oversubscribed"])
+
+
+def test_a_refused_creation_is_told_by_call_driver_and_kernel_log(opened: Opener) -> None:
+    """The driver answers ENOMEM and says so; the runtime goes on, on a model that gives it its queues all the same."""
+    capture = opened("refused")
+    rows = summarize_queue_creation(capture.table)
+    assert set(rows["ioctl_result"]) == {"ENOMEM"}
+    assert rows["init_mqd_event"].null_count() == rows.height == 5
+    (line,) = summarize_kernel_log(capture.table).to_dicts()
+    assert (line["name"], line["lines"]) == ("create_queue_failed", 5)
+    creations = capture.events.filter(pl.col("name").cast(pl.String) == "AMDKFD_IOC_CREATE_QUEUE").collect()
+    printed = capture.events.filter((pl.col("layer") == "kernel") & (pl.col("source").cast(pl.String) == "ftrace"))
+    inside = printed.select("ts_ns").collect().join_where(
+        creations.select("dur_ns", start="ts_ns"),
+        pl.col("ts_ns") > pl.col("start"), pl.col("ts_ns") < pl.col("start") + pl.col("dur_ns"),
+    )  # fmt: skip
+    assert inside.height == 5
 
 
 def test_the_line_of_oversubscription_lies_in_the_creation_of_the_25th_queue(opened: Opener) -> None:
