@@ -391,7 +391,8 @@ def test_a_capture_in_the_form_of_rocm_10_gives_the_same(data_folder: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "log"), [("writes-local", "amd.log"), ("writes-file", "hip.log_18058"), ("writes-two-processes", "amd.log")]
+    ("name", "log"),
+    [("writes-local", "amd.log"), ("writes-file", "hip.log_18058"), ("writes-two-processes", "amd.log")],
 )
 def test_recorded_writes_in_the_form_of_rocm_10_give_the_same(
     data_folder: Path, tmp_path: Path, name: str, log: str
@@ -407,8 +408,8 @@ def test_recorded_writes_in_the_form_of_rocm_10_give_the_same(
     _check_same(source, *both, blurred=OF_WRITES)
 
 
-# Lines that are no longer printed bounded the clock of writes-local by some nanoseconds; two writes of one length, whose
-# order nothing told, have two lengths now (writes-two-processes).
+# Lines that are no longer printed bounded the clock of writes-local by some nanoseconds more; two writes of one length,
+# whose order nothing told, have two lengths now (writes-two-processes).
 OF_WRITES = (
     pl.lit(None).alias("gap_err_ns"),
     pl.when(pl.col("rule") != "write_of_record").then("evidence").alias("evidence"),

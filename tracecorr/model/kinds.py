@@ -65,10 +65,10 @@ LOG_LEVEL, LOG_MESSAGE = "log_level", "message"
 UNKNOWN_FORM = "unknown_form"
 
 # What runtime, C library and shell print beside the records when a program fails, and the first words of it.
-ABORTED_PACKET = "aborted_packet"
+ABORTED_PACKET, HUNG_PACKET, IDLE_QUEUE = "aborted_packet", "hung_packet", "idle_queue"
 NOTICES = (
     "memory_access_fault", "memory_critical_error", "hardware_exception", "device_assertion", ABORTED_PACKET,
-    "ended_by_signal",
+    HUNG_PACKET, IDLE_QUEUE, "hung_queue", "ended_by_signal",
 )  # fmt: skip
 # What `args` has of an error that goes on with the one before it: how far its text is indented.
 LOG_INDENT = "indent"
