@@ -126,9 +126,9 @@ def summarize_failures(events: pl.LazyFrame) -> pl.DataFrame:
 def find_aborted_packets(tables: Tables) -> pl.DataFrame:
     """Return the notices that describe the packet at which a queue aborted or stands, with that packet.
 
-    Returns: event, name (of the notice), kernel_name, kernel_object, ring, grid_x..z, workgroup_x..z, group_bytes, rptr,
-        wptr (as printed), packet, call (its event and that of its HIP call: the last one of that queue with this kernel
-        object and these arguments).
+    Returns: event, name (of the notice), kernel_name, kernel_object, ring, grid_x..z, workgroup_x..z, group_bytes,
+        rptr, wptr (as printed), packet, call (its event and that of its HIP call: the last one of that queue with this
+        kernel object and these arguments).
     """
     numbers = ("grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "group_bytes", "rptr", "wptr",
                "kernel_object", "kernarg")  # fmt: skip

@@ -19,6 +19,8 @@ RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 COPY, COPY_FAILED, COPY_REFUSED = "copy", "copy_failed", "copy_refused"
 # What HIP asks of ROCr for managed memory: neither packets nor copies, but they complete signals.
 MIGRATIONS = ("prefetch", "discard")
+# The runtime read a start and end of a signal that cannot be (ROCm 10).
+INVALID_GPU_TIME = "invalid_gpu_time"
 # Log packets that occupy a slot of an AQL ring.
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later
