@@ -302,6 +302,8 @@ def _device_by_number(cmd: pl.Expr) -> pl.Expr:
     return pl.when(kfd).then(pl.lit(KFD)).when(kind == DRM_TYPE).then(pl.lit(DRM))
 
 
+# Fields of CREATE_QUEUE that a struct of this size has first (kfd_ioctl.h, KFD 1.17 and 1.22).
+_LATE_FIELDS, _LATE_SIZE = ("engine", "metadata_ring"), 96
 # A shorter name of a probe may begin the names of several requests.
 _LEAST_NAME = 5
 # A file cannot be that long: an offset from here on is one of /dev/kfd, though its open was not seen.
@@ -312,7 +314,7 @@ _LEAST_KFD_OFFSET = 1 << 62
 def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the fields that probes inside the driver read, as rows of args of the ioctl around them.
 
-    A number with a meaning comes with a second row `KEY_name`.
+    A number with a meaning comes with a second row `KEY_name`. What lies behind the caller's struct is no field of it.
 
     Args:
         events: placed events with `enclosing_call`.
@@ -320,9 +322,10 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """
     layer, name = pl.col("layer"), pl.col("name").cast(pl.String)
     operation = name.str.strip_prefix(KFD_PREFIX).str.to_lowercase()
-    rows = events.select("event", "enclosing_call", "name", "layer")
+    rows = events.select("event", "enclosing_call", "name", "layer", "cmd")
     rows = rows.filter(layer.is_in(["ioctl", "kfd"]) | ((layer == "amdgpu") & (name == USERQ_HANDLER)))
-    ioctls = rows.filter(layer == "ioctl").select(parent="event", operation=operation)
+    size = pl.col("cmd") // 2**16 % 2**14
+    ioctls = rows.filter(layer == "ioctl").select(parent="event", operation=operation, size=size)
     probes = rows.filter((layer != "ioctl") & pl.col("enclosing_call").is_not_null())
     probes = probes.select(parent="enclosing_call", probe="event", function=name).join(ioctls, on="parent")
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
@@ -335,7 +338,8 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     )
     asked = args if len(probes) else args.clear()
     fields = asked.select("u64", "text", probe="event", key=pl.col("key").cast(pl.String)).join(probes, on="probe")
-    fields = fields.unique(["parent", "key"], keep="first", maintain_order=True)
+    is_there = ~pl.col("key").is_in(_LATE_FIELDS) | (pl.col("size") >= _LATE_SIZE).fill_null(value=False)
+    fields = fields.filter(is_there).unique(["parent", "key"], keep="first", maintain_order=True)
     distinct = fields.select("function", "key", "u64").drop_nulls().unique()
     meanings = [name_value(*row) for row in distinct.iter_rows()]
     named = fields.join(
