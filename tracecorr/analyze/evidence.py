@@ -16,6 +16,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
 from tracecorr.analyze.kernels import count_profiled
 from tracecorr.analyze.losses import LACKS_HEAD
+from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_backlog
@@ -170,6 +171,11 @@ class Evidence:
     def complaints(self) -> pl.DataFrame:
         """Return the errors and warnings of the runtime (`complaints.summarize_complaints`)."""
         return summarize_complaints(self.tables)
+
+    @cached_property
+    def memory(self) -> pl.DataFrame:
+        """Return the allocations (`memory.summarize_memory`)."""
+        return summarize_memory(self.tables("events"), self.tables("args"))
 
     @cached_property
     def profiled(self) -> tuple[int, int]:

@@ -139,12 +139,21 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     if len(timed) > len(shown):
         rest = "sections Errors and warnings of the runtime, HIP calls, Kernel log"
         lines.append(f"... and {len(timed) - len(shown)} more: {rest}")
+    lines += [_describe_allocations(row) for row in evidence.memory.filter(pl.col("failed") > 0).iter_rows(named=True)]
     more, events = _describe_untimed(evidence)
     lines += more
     status = describe_exit(evidence.info)
     lines += [f"the workload ended with status {status}"] if status not in ("", "0") else []
     if lines:
         yield Answer(WENT_WRONG, tuple(lines), (*(moment.event for moment in shown), *events))
+
+
+def _describe_allocations(row: dict[str, Any]) -> str:
+    """Return how many allocations of a kind failed, and what was held."""
+    size = f" ({row['failed_bytes']:,} bytes)" if row["failed_bytes"] is not None else ""
+    told = f"{row['kind']}: {count_of(row['failed'], 'allocation')} failed{size}, {row['allocations']} succeeded"
+    peak = f"; at most {row['peak_bytes']:,} bytes were held at once" if row["peak_bytes"] is not None else ""
+    return f"{told}{peak} (section Memory)"
 
 
 class _Moment(NamedTuple):

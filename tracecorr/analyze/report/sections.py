@@ -41,7 +41,7 @@ from tracecorr.analyze.launches import (
 )
 from tracecorr.analyze.locks import list_lock_waits
 from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
-from tracecorr.analyze.memory import summarize_copies, summarize_memory
+from tracecorr.analyze.memory import summarize_copies
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import (
@@ -451,7 +451,7 @@ def _memory_sections(evidence: Evidence) -> Iterator[Section]:
     yield Section(
         "memory",
         "Memory",
-        summarize_memory(tables("events"), tables("args")),
+        evidence.memory,
         "recorded by the log (level 4): what the runtime requested from ROCr; because of pools it differs from "
         "hipMalloc. A refused `lock` (no device address is printed) counts as an allocation without bytes; `failed` "
         "allocations, at (nil), do not count. No line shows when a `lock` of host memory ends, so its peak is unknown; "
