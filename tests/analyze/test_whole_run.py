@@ -63,7 +63,8 @@ def test_devices_and_system_calls() -> None:
         ("device", "/dev/kfd"), ("device_by", "open"),
     )]  # fmt: skip
     tables = tables_of({"events": events, "args": args, "threads": [{"thread": 0, "process": 0, "comm": "python"}]})
-    assert summarize_devices(tables).rows() == [(0, "/dev/kfd", 10, 0, "python", 2, 1, 30, "open")]
+    (row,) = summarize_devices(tables).rows()
+    assert row == (0, "/dev/kfd", 10, 0, "python", 2, 1, 30, "python", "open", True)
     (row,) = summarize_syscalls(tables("events")).to_dicts()
     assert [row[key] for key in ("name", "calls", "errors", "total_ns", "max_ns", "longest")] == [
         "openat", 2, 1, 14, 9, 2,

@@ -14,6 +14,7 @@ from tracecorr.analyze.calls import list_setup_calls
 from tracecorr.analyze.failures import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
+from tracecorr.analyze.ioctls import summarize_devices
 from tracecorr.analyze.kernels import count_profiled
 from tracecorr.analyze.losses import LACKS_HEAD
 from tracecorr.analyze.memory import summarize_memory
@@ -171,6 +172,11 @@ class Evidence:
     def complaints(self) -> pl.DataFrame:
         """Return the errors and warnings of the runtime (`complaints.summarize_complaints`)."""
         return summarize_complaints(self.tables)
+
+    @cached_property
+    def devices(self) -> pl.DataFrame:
+        """Return the GPU devices that processes opened or called (`ioctls.summarize_devices`)."""
+        return summarize_devices(self.tables)
 
     @cached_property
     def memory(self) -> pl.DataFrame:

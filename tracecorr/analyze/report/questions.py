@@ -284,6 +284,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
         _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
+        _devices(evidence),
         _queues(evidence, made),
         _priority(evidence, said),
         Answer(_QUESTION, *describe_busy(evidence)),
@@ -419,6 +420,45 @@ def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Ans
         )
     question = "Which path did launches and copies take, and was the doorbell visible?"
     return Answer(question, tuple(lines), tuple(pages["event"].sort().to_list()))
+
+
+def _devices(evidence: Evidence) -> Answer:
+    question = "Was /dev/kfd opened, when and by whom, and which render nodes?"
+    processes = evidence.tables("processes").select("process", "pid", pl.col("comm").cast(pl.String), "to_ns")
+    rows = evidence.devices.join(collect(processes), on="process", how="left", maintain_order="left")
+    if rows.is_empty():
+        none = "no open of /dev/kfd or of a render node, and no call on one, is in the trace"
+        return Answer(question, (none if "ftrace" in evidence.sources else "not recorded: there is no kernel trace",))
+    lines = [_describe_device(row) for row in rows.head(_MAX_QUEUES).iter_rows(named=True)]
+    if rows.height > _MAX_QUEUES:
+        lines.append(f"... and {rows.height - _MAX_QUEUES} more: section GPU devices of the processes")
+    lines.append(
+        "`lsof` shows the descriptors of processes that live while it runs, and to a user that is not root only its "
+        "own: of a process that has ended it shows nothing; of a container it shows the container's device file"
+    )
+    events = rows.select(pl.coalesce("open_event", "first_event")).to_series().drop_nulls()
+    return Answer(question, tuple(lines), tuple(events.head(_MAX_QUEUES)))
+
+
+def _describe_device(row: dict[str, Any]) -> str:
+    """Return when a process opened a device, by which thread, and what it called there."""
+    device = "a DRM device (its path is not recorded)" if row["device"] == "drm" else row["device"]
+    who = "a process that is not known" if row["process"] is None else f"process {row['process']}"
+    told = ", ".join(str(row[key]) for key in ("comm", "pid") if row[key] is not None)
+    what = f"{device}, {who}{f' ({told})' if told else ''}"
+    calls = "no call on it is recorded"
+    if row["calls"]:
+        by = f" by thread {row['first_by']}" if row["first_by"] else ""
+        at = f" at {row['first_ns'] / 1e9:.6f} s" if row["first_ns"] is not None else ""
+        calls = f"{count_of(row['calls'], 'call')} on it, the first{at}{by} (event {row['first_event']})"
+    if row["open_event"] is not None:
+        by = f" by thread {row['opened_by']}" if row["opened_by"] else ""
+        return f"{what}: opened at {row['opened_ns'] / 1e9:.6f} s{by} (event {row['open_event']}); {calls}"
+    why = "it was opened before the trace began, or by a parent" if row["opens"] else _NO_OPENS
+    return f"{what}: its open is not in the trace ({why}); {calls}"
+
+
+_NO_OPENS = "the trace has no open calls: record syscalls:sys_enter_openat and sys_exit_openat"
 
 
 def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:

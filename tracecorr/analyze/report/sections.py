@@ -19,7 +19,6 @@ from tracecorr.analyze.gpu import AT_LEAST, KERNELS
 from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.ioctls import (
     explain_ioctls,
-    summarize_devices,
     summarize_driver_events,
     summarize_drm_jobs,
     summarize_evictions,
@@ -174,10 +173,11 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
     yield Section(
         "devices",
         "GPU devices of the processes",
-        summarize_devices(tables),
-        "`opened` needs the path of the open (Linux 7.2, or a probe); `calls` = ioctls and mappings. `lsof` shows the "
-        "open descriptors of living processes that its user may read: nothing behind the end of the process, without "
-        "root nothing of other users, and the node of a container is another file than the host's",
+        evidence.devices.drop("opens"),
+        "`opened` = the open of this path, or, where no path is recorded (before Linux 7.2, without a probe), the one "
+        "whose descriptor the calls were made on; `calls` = ioctls and mappings. `lsof` shows the open descriptors of "
+        "living processes that its user may read: nothing behind the end of the process, without root nothing of other "
+        "users, and the node of a container is another file than the host's",
         _missing(evidence, "devices", trace=True),
         nothing="no call on /dev/kfd or a render node is in the trace: the process made none while it was recorded",
     )
