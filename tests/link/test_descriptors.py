@@ -243,8 +243,8 @@ def _opened(capture: Capture) -> list[tuple[str, bool, str]]:
     ("text", "is_known", "told"),
     [
         # No path is printed before Linux 7.2: the open is the one whose descriptor was used.
-        (_open("a-10", "/dev/kfd", 4).replace(' "/dev/kfd"', "") + _ioctl(4), True, "opened at 100.000000 s by thread a"),
-        (_open("a-10", "/dev/kfd", 4) + _ioctl(4), True, "opened at 100.000000 s by thread a"),
+        (_open("a-10", "/dev/kfd", 4).replace(' "/dev/kfd"', "") + _ioctl(4), True, "opened at 100.000000 s by thread"),
+        (_open("a-10", "/dev/kfd", 4) + _ioctl(4), True, "opened at 100.000000 s by thread"),
         (_ioctl(4), False, "its open is not in the trace (the trace has no open calls: record syscalls:sys_enter_open"),
         (_open("a-10", "/etc/a", 3) + _ioctl(4), False, "(it was opened before the trace began, or by a parent)"),
     ],

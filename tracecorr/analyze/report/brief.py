@@ -88,9 +88,9 @@ def _head(report: Report) -> Iterator[str]:
     facts = list(describe_summary(report))
     told = [facts[1], *(facts[2:3] if "amd_log" in report.summary["sources"] else ())]
     yield "; ".join([*told, *(fact for fact in facts if fact.startswith("rocprof:"))]) + "\n"
-    for source, told in _NEEDED.items():
+    for source, needed in _NEEDED.items():
         if source not in report.summary["sources"]:
-            yield f"{told}\n"
+            yield f"{needed}\n"
 
 
 def _failed(report: Report) -> Iterator[str]:

@@ -251,7 +251,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str, max_text: int | None) -> str:
-    # Names of kernels differ at their ends.
-    is_short = max_text is None or len(text) <= max_text
-    short = text if is_short else f"{text[: max_text // 2]}...{text[max_text // 2 + 3 - max_text :]}"
-    return printable(short).replace("|", "\\|")
+    if max_text is not None and len(text) > max_text:
+        # Names of kernels differ at their ends.
+        text = f"{text[: max_text // 2]}...{text[max_text // 2 + 3 - max_text :]}"
+    return printable(text).replace("|", "\\|")
