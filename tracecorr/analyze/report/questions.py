@@ -284,10 +284,10 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
         _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
-        _devices(evidence),
         _queues(evidence, made),
         _priority(evidence, said),
         Answer(_QUESTION, *describe_busy(evidence)),
+        _devices(evidence),
     )
 
 
@@ -424,20 +424,27 @@ def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Ans
 
 def _devices(evidence: Evidence) -> Answer:
     question = "Was /dev/kfd opened, when and by whom, and which render nodes?"
-    processes = evidence.tables("processes").select("process", "pid", pl.col("comm").cast(pl.String), "to_ns")
+    processes = evidence.tables("processes").select("process", "pid", pl.col("comm").cast(pl.String))
     rows = evidence.devices.join(collect(processes), on="process", how="left", maintain_order="left")
-    if rows.is_empty():
-        none = "no open of /dev/kfd or of a render node, and no call on one, is in the trace"
-        return Answer(question, (none if "ftrace" in evidence.sources else "not recorded: there is no kernel trace",))
     lines = [_describe_device(row) for row in rows.head(_MAX_QUEUES).iter_rows(named=True)]
     if rows.height > _MAX_QUEUES:
         lines.append(f"... and {rows.height - _MAX_QUEUES} more: section GPU devices of the processes")
-    lines.append(
-        "`lsof` shows the descriptors of processes that live while it runs, and to a user that is not root only its "
-        "own: of a process that has ended it shows nothing; of a container it shows the container's device file"
-    )
+    seen = evidence.info.get("devices") or {}
+    lines += [
+        f"/proc showed while it ran: process {pid} had open {', '.join(f'descriptor {text}' for text in found['open'])}"
+        for pid, found in list(seen.items())[:_MAX_QUEUES] if found.get("open")
+    ]  # fmt: skip
+    if not lines:
+        none = "no open of /dev/kfd or of a render node, and no call on one, is in the trace"
+        return Answer(question, (none if "ftrace" in evidence.sources else "not recorded: there is no kernel trace",))
     events = rows.select(pl.coalesce("open_event", "first_event")).to_series().drop_nulls()
-    return Answer(question, tuple(lines), tuple(events.head(_MAX_QUEUES)))
+    return Answer(question, (*lines, _LSOF), tuple(events.head(_MAX_QUEUES)))
+
+
+_LSOF = (
+    "`lsof` shows the descriptors of processes that live while it runs, to a user that is not root only its own, and "
+    "of a container only inside of its pid namespace: of a process that has ended it shows nothing"
+)
 
 
 def _describe_device(row: dict[str, Any]) -> str:

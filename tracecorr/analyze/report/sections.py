@@ -167,7 +167,8 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "The machine",
         evidence.by_node(lambda node: list_machine(node.tables, node.info)),
         "`capture` = what the recording read of the machine (an import has none of it), with the parameters of amdgpu "
-        "and the variables that HIP and ROCr read. No source tells versions of frameworks",
+        "and the variables that HIP and ROCr read. `Python package` = those whose libraries a process with an open GPU "
+        "device mapped",
         nothing="no source tells of the machine",
     )
     yield Section(
@@ -177,7 +178,7 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "`opened` = the open of this path, or, where no path is recorded (before Linux 7.2, without a probe), the one "
         "whose descriptor the calls were made on; `calls` = ioctls and mappings. `lsof` shows the open descriptors of "
         "living processes that its user may read: nothing behind the end of the process, without root nothing of other "
-        "users, and the node of a container is another file than the host's",
+        "users, and outside of a container's pid namespace nothing of its processes",
         _missing(evidence, "devices", trace=True),
         nothing="no call on /dev/kfd or a render node is in the trace: the process made none while it was recorded",
     )
