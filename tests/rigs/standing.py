@@ -85,6 +85,21 @@ def persist():
         time.sleep(0.01)
 
 
+def contend():
+    kernel, own, data = Kernel(), stream(), C.c_void_p()
+    ck(hip.hipMalloc(C.byref(data), C.c_size_t(1024)), "malloc")
+    kernel.launch(own)
+
+    def copy():
+        ck(hip.hipMemcpyAsync(data, data, C.c_size_t(512), 3, own), "copy")
+
+    others = [threading.Thread(target=copy) for _ in range(3)]
+    threading.Timer(0.1, lambda: [other.start() for other in others]).start()
+    ck(hip.hipStreamSynchronize(own), "synchronize")
+    time.sleep(1)
+    sys.exit()
+
+
 def wait_value(writes):
     value, first, second = C.c_void_p(), stream(), stream()
     ck(hip.hipExtMallocWithFlags(C.byref(value), C.c_size_t(8), C.c_uint(2)), "signal memory")
@@ -126,6 +141,7 @@ SCENES = {
     "kernel": lambda: launch(int(sys.argv[2])),
     "graph": lambda: launch_graph(4096),
     "persistent": persist,
+    "contend": contend,
     "value": lambda: wait_value(writes=False),
     "behind": lambda: wait_value(writes=True),
     "locks": locks,
