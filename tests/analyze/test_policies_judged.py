@@ -99,6 +99,7 @@ WORDS = {
     "a long kernel": ("stop", {}, 9_000_000, "up to 9.00 ms, longer than 5.00 ms: no host policy can reach it"),
     "arbitration": ("priority", {}, None, "arbitration"),
     "hold-back": ("stop", {}, None, "host hold-back"),
+    "saved waves": ("suspend", {"evictions": 0, "suspends": 3}, 9_000_000, "saves their waves"),
     "isolation": ("cumask", {}, 9_000_000, "isolation"),
 }
 

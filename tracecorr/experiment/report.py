@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from tracecorr.analyze.policies import compare_stamps, describe_policy, summariz
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.report.answers import Section
-from tracecorr.analyze.run_facts import list_armed
+from tracecorr.analyze.run_facts import describe_model, list_armed
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.experiment.policies import NONE
@@ -161,9 +161,17 @@ def summarize_experiment(runs: Runs, kept: float, target_ns: int = 5_000_000) ->
     overhead = measure_overhead(plain, captured)
     shown = {section.key: section for section in _captured_sections(runs, captured)}
     finding = add_causes(judge_latency(plain, overhead, kept), shown["priorities"].frame, len(os.sched_getaffinity(0)))
+    model = _describe_models(runs)
+    finding = replace(finding, reason=f"{finding.reason}; {model}") if model else finding
     policies = _policy_sections(runs, kept, target_ns) if len(runs.tried) > 1 else ()
     sections = (*policies, *_plain_sections(runs, plain, captured), _overhead_section(overhead), *shown.values())
     return _ExperimentReport(finding, sections, notices)
+
+
+def _describe_models(runs: Runs) -> str:
+    """Return what stood for a GPU, by the captures and by the environment of this process; empty for a GPU."""
+    infos = [Capture.open(path).info for path in runs.captures.values()] or [{"environment": dict(os.environ)}]
+    return "; ".join(dict.fromkeys(told for info in infos if (told := describe_model(info))))
 
 
 def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Section]:
@@ -193,6 +201,7 @@ def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Sectio
 
 def _describe_policies(runs: Runs, kept: float, target_ns: int) -> Iterator[tuple[str, str]]:
     """Yield each policy and what its numbers mean; the alone rounds without a policy are the base of all."""
+    model = _describe_models(runs)
     base = runs.stamps.filter((pl.col("policy") == NONE) & (pl.col("phase") != TOGETHER))
     longest = _find_longest(runs)
     for tried in runs.tried:
@@ -209,7 +218,7 @@ def _describe_policies(runs: Runs, kept: float, target_ns: int) -> Iterator[tupl
         said = describe_policy(tried.policy, finding, moves, longest, target_ns)
         if tried.reads == 0:
             said += "; the low one never asked whether it may launch (TRACECORR_CHANNEL), so it was not held"
-        yield tried.policy, said
+        yield tried.policy, f"{said}; {model}" if model else said
 
 
 def _find_longest(runs: Runs) -> int | None:
