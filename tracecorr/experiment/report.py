@@ -209,7 +209,7 @@ def _describe_policies(runs: Runs, kept: float, target_ns: int) -> Iterator[tupl
     longest = _find_longest(runs)
     for tried in runs.tried:
         if tried.refused:
-            yield tried.policy, f"not tried: {tried.refused}"
+            yield tried.policy, f"no result: {tried.refused}"
             continue
         own = runs.stamps.filter((pl.col("policy") == tried.policy) & (pl.col("phase") == TOGETHER))
         finding = judge_latency(
