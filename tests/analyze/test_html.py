@@ -11,6 +11,7 @@ from plotly.offline import get_plotlyjs
 from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Side, compare_captures
+from tracecorr.analyze.examples import EXAMPLES, find_example
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.report.html import (
     draw_comparison_figures,
@@ -18,7 +19,7 @@ from tracecorr.analyze.report.html import (
     render_comparison_html,
     render_report_html,
 )
-from tracecorr.analyze.sql import EXAMPLES, find_example, run_sql
+from tracecorr.analyze.sql import run_sql
 from tracecorr.model.errors import InputError
 
 

@@ -15,6 +15,7 @@ import typer
 from tracecorr.cli.console import FAILED, UNKNOWN, say, show
 from tracecorr.model.errors import InputError, MachineError
 from tracecorr.model.printable import printable
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.live.look import Look
@@ -68,6 +69,7 @@ def hang_verb(
         raise InputError("--pid, --container and --all exclude each other", "name one of them")
     wait_s, stall_s = _read_time("--wait", wait), _read_time("--stall", stall)
     pids = _list_pids(pid, container)
+    begin_polars()
     firsts: dict[int, Look] = {}
     while True:
         answer = _look(pids, wait_s, stall_s, firsts)

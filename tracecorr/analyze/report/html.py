@@ -137,7 +137,7 @@ def _section(section: Section) -> str:
         return "\n".join(parts)
     if section.evidence:
         parts.append(f'<p class="note">How it is known: {_prose(section.evidence)}.</p>')
-    parts.append(_table(section.frame))
+    parts.append(_table(section.table))
     return "\n".join(parts)
 
 
