@@ -19,7 +19,7 @@ import typer
 from tracecorr.cli.console import complete_captures, complete_examples, open_capture, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.printable import printable
-from tracecorr.store.folder_names import SUFFIX
+from tracecorr.store.folder_names import SUFFIX, named_folder
 from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def _print_examples(name: Path | None) -> None:
     """Print all examples, as `--example` runs them on the capture of this name, if it is named and there."""
     from tracecorr.analyze.examples import EXAMPLES, find_example
 
-    by_node = name is not None and bool(open_capture(name, tables=False).nodes)
+    is_there = name is not None and (named_folder(name) / "capture.json").is_file()
+    by_node = is_there and bool(open_capture(name, tables=False).nodes)
     for example, (answers, _) in EXAMPLES.items():
         typer.echo(f"{example}: {answers}\n    {find_example(example, by_node=by_node)}\n")
 

@@ -82,9 +82,10 @@ def report_verb(
         capture.name, capture.table, capture.info, limits, verdict or [], capture.tables_of_nodes()
     )
     if html is not None:
-        from tracecorr.analyze.report.html import draw_report_figures, render_report_html
+        from tracecorr.analyze.report.html import draw_report_figures, list_named_events, render_report_html
 
-        write_page(html, render_report_html(report, draw_report_figures(capture.table)))
+        events = list_named_events(report, capture.table)
+        write_page(html, render_report_html(report, draw_report_figures(capture.table), events))
     elif as_json:
         typer.echo(json.dumps(report.as_dict(), indent=1, allow_nan=False))
     elif section:
