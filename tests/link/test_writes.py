@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tracecorr.link.warnings import warn_of_writes
 from tracecorr.link.writes.place import LOG_COLUMNS, TRACE_COLUMNS, LogWrites, find_write, place_writes
 from tracecorr.model import frames, schema
 from tracecorr.pipeline import import_files
@@ -212,3 +213,29 @@ def test_no_join_over_a_hole_in_a_loop_is_wrong(lost: str) -> None:
     if lost != "trace":
         expected = [sum(sizes[a:b]) for a, b in holes]
         assert found.missing["bytes"].to_list() == expected
+
+
+@pytest.mark.parametrize(
+    ("foreign", "told"),
+    [
+        ([], []),
+        # What io_uring, splice and 32-bit programs write no event of a write call shows.
+        ([(0, 300)], ["300 of its 91,207 bytes"]),
+        ([(80, 300)], ["300 of its 91,207 bytes"]),
+        ([(0, 300), (80, 40)], ["340 of its 91,247 bytes"]),
+    ],
+)
+def test_bytes_of_no_write_are_told(foreign: list[tuple[int, int]], told: list[str]) -> None:
+    sizes = random.Random(1).sample(range(100, 1000), 160)
+    trace = "".join(_write(8, 2, size) for size in sizes)
+    records = list(sizes)
+    for at, size in reversed(foreign):
+        records.insert(at, size)
+    log = _make_log(records)
+    rows, args = _read_trace(trace)
+    found = _place(log, rows, schema.LOSSES.empty(), args)
+    size = int(log["length"].sum())
+    files = pl.DataFrame({"file": 0, "path": "amd.log", "size": size}, schema_overrides={"file": pl.UInt16})
+    warnings = warn_of_writes(found, files)
+    assert [words in text for words, text in zip(told, warnings, strict=True)] == [True] * len(told)
+    assert found.placed["length"].sum() == sum(sizes)

@@ -333,6 +333,14 @@ def find_write(offsets: pl.DataFrame, placed: pl.DataFrame) -> pl.Series:
     return pl.select(pl.when(pl.Series(inside)).then(pl.Series(at)).cast(pl.UInt32)).to_series()
 
 
+def count_explained(placed: pl.DataFrame) -> pl.DataFrame:
+    """Return file, explained: how many bytes of each log are of a write of `placed`."""
+    end = pl.col("position") + pl.col("length")
+    before = end.cum_max().shift(1).over("file").fill_null(0)
+    own = placed.select("file", own=(end - pl.max_horizontal("position", before)).clip(lower_bound=0))
+    return own.group_by("file", maintain_order=True).agg(explained=pl.col("own").sum())
+
+
 def find_calls(events: pl.DataFrame, placed: pl.DataFrame) -> pl.Series:
     """Return the event of each write of `placed`; null where no row is its record."""
     rows = events.select("event", "file", "offset", "layer", "source")
