@@ -80,6 +80,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -92,7 +93,8 @@ def _root(
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
     """
     del version, traceback  # Both were heeded before.
-    begin_polars()
+    if context.invoked_subcommand != "hang":  # it begins with polars if there is a process to look at
+        begin_polars()
 
 
 def main(argv: list[str] | None = None) -> int:

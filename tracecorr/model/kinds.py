@@ -19,6 +19,8 @@ RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 COPY, COPY_FAILED, COPY_REFUSED = "copy", "copy_failed", "copy_refused"
 # What HIP asks of ROCr for managed memory: neither packets nor copies, but they complete signals.
 MIGRATIONS = ("prefetch", "discard")
+# The runtime read a start and end of a signal that cannot be (ROCm 10).
+INVALID_GPU_TIME = "invalid_gpu_time"
 # Log packets that occupy a slot of an AQL ring.
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later
@@ -65,10 +67,10 @@ LOG_LEVEL, LOG_MESSAGE = "log_level", "message"
 UNKNOWN_FORM = "unknown_form"
 
 # What runtime, C library and shell print beside the records when a program fails, and the first words of it.
-ABORTED_PACKET = "aborted_packet"
+ABORTED_PACKET, HUNG_PACKET, IDLE_QUEUE = "aborted_packet", "hung_packet", "idle_queue"
 NOTICES = (
     "memory_access_fault", "memory_critical_error", "hardware_exception", "device_assertion", ABORTED_PACKET,
-    "ended_by_signal",
+    HUNG_PACKET, IDLE_QUEUE, "hung_queue", "ended_by_signal",
 )  # fmt: skip
 # What `args` has of an error that goes on with the one before it: how far its text is indented.
 LOG_INDENT = "indent"

@@ -22,7 +22,7 @@ from tracecorr.analyze.still_open import describe_still_open, list_events
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.calls import is_counted
-from tracecorr.model.kinds import INFERRED, RECORDED, WORST_LEVELS
+from tracecorr.model.kinds import ABORTED_PACKET, IDLE_QUEUE, INFERRED, RECORDED, WORST_LEVELS
 from tracecorr.store.recording import describe_exit
 
 _QUESTION = "How busy was the GPU, where was it idle, and who was waiting?"
@@ -112,8 +112,9 @@ def _explain_still_open(evidence: Evidence) -> Iterator[Answer]:
 
 _MAX_FAILURES, _MAX_FATAL, _MAX_TEXT = 8, 4, 160
 _FATAL, _WARNING = (NOTICE, WORST_LEVELS[0]), WORST_LEVELS[2]
-# Harmless: the runtime prints it at the end of most processes (ROCclr's rocdevice.cpp).
-_HARMLESS = "unknown_event"
+# Harmless: the runtime prints the first at the end of most processes (ROCclr's rocdevice.cpp), the second of a queue
+# that has nothing to do with the failure.
+_HARMLESS = ("unknown_event", IDLE_QUEUE)
 # ROCm 7.2 prints it at the launch of a graph without further streams; a graph on one stream needs none.
 _NO_STREAMS = "graph_streams_missing"
 
@@ -165,7 +166,7 @@ def _after(moment: _Moment, first: _Moment) -> str:
 
 def _list_moments(evidence: Evidence) -> Iterator[_Moment]:
     """Yield the failures that have a time."""
-    told = evidence.complaints.filter(pl.col("name") != _HARMLESS, pl.col("severity") != _WARNING)
+    told = evidence.complaints.filter(~pl.col("name").is_in(_HARMLESS), pl.col("severity") != _WARNING)
     needless = _NO_STREAMS if _run_on_one_stream(evidence.tables) else None
     packets = {row["event"]: row for row in find_aborted_packets(evidence.tables).iter_rows(named=True)}
     for row in told.iter_rows(named=True):
@@ -207,13 +208,15 @@ def _describe_kernel_line(row: dict[str, Any]) -> str:
 
 
 def _describe_packet(row: dict[str, Any]) -> str:
-    """Return the packet at which a queue aborted, as the runtime printed it."""
+    """Return the packet at which a queue aborted or stands, as the runtime printed it."""
     shape = ", ".join(
         f"{what} {' x '.join(str(row[f'{what}_{axis}']) for axis in 'xyz')}"
         for what in ("grid", "workgroup")
         if row[f"{what}_x"] is not None
     )
-    told = [f"the queue aborted at kernel {row['kernel_name']}", shape]
+    kernel = f"kernel {row['kernel_name']}" if row["kernel_name"] else "a kernel that is not named"
+    does = "aborted" if row["name"] == ABORTED_PACKET else "stands"
+    told = [f"the queue {does} at {kernel if row['kernel_object'] is not None else 'a barrier'}", shape]
     told += [f"LDS {row['group_bytes']:,} bytes"] if row["group_bytes"] is not None else []
     told += [f"queue {row['ring']:#x}"] if row["ring"] is not None else []
     told += [f"rptr {row['rptr']}, wptr {row['wptr']}"] if row["rptr"] is not None else []
