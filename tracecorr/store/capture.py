@@ -397,10 +397,14 @@ def _describe_damage(info: Mapping[str, Any]) -> str:
 
     >>> _describe_damage({"files": [{"file": 0, "path": "raw/a"}]})
     'files[0].source is missing'
+    >>> _describe_damage({"files": [{"file": 0, "path": "a", "source": "ftrace", "form": "text", "size": 0}] * 2})
+    'two of its files have one number'
     """
     if not isinstance(info, dict) or ("files" not in info and info.get("state") != "recording"):
         return "it names no files"
-    return next(_compare(info, _DESCRIPTION, ""), "")
+    damage = next(_compare(info, _DESCRIPTION, ""), "")
+    numbers = [] if damage else [entry["file"] for entry in info.get("files") or []]
+    return damage or ("two of its files have one number" if len(set(numbers)) < len(numbers) else "")
 
 
 def _compare(value: Any, kind: Any, where: str) -> Iterator[str]:
