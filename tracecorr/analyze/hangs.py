@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tracecorr.analyze.values import render_ns
 from tracecorr.model.standstill import Line, Ring, Scene, Slot, Wait, Waiter, Work
 
 
@@ -54,6 +55,11 @@ def follow_waits(scene: Scene, key: str) -> Chain:
         key: of what stands.
     """
     return _follow(scene, key, ())
+
+
+def tell_longest(work: Work) -> str:
+    """Return the longest earlier run of a kernel in words, in brackets; empty if none is known."""
+    return f" (longest earlier run: {render_ns(work.longest_ns)})" if work.longest_ns is not None else ""
 
 
 def describe_chain(chain: Chain) -> str:
@@ -267,8 +273,8 @@ def _judge_head(head: Work, slot: Slot | None, seen: tuple[str, ...], seconds: f
         return Judgment("peers", LIKELY, seen, means, "tracecorr hang on the other ranks", is_long)
     if head.kernel:
         means = (
-            f"{head.kernel} has been at the head for at least {seconds:.1f} s; nothing outside can tell whether it "
-            f"will end. {_tell_slot(slot)} {_UNSEEN}"
+            f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; nothing outside can "
+            f"tell whether it will end. {_tell_slot(slot)} {_UNSEEN}"
         )
         return Judgment("kernel", "", seen, means, _REGISTERS if slot is None else _WAVES, is_long)
     means = (
