@@ -442,8 +442,9 @@ def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
     if refused.height:
         whose = _all_or(refused.height, queues.height)
         lines.append(f"the driver refused CREATE_QUEUE for {whose}{_named(refused)}")
-    lines += _describe_shared(queues, evidence.tables)
-    return Answer("How many queues of which type, and are they shared?", tuple(lines))
+    shared = list(_describe_shared(queues, evidence.tables))
+    question, first = "How many queues of which type, and are they shared?", "".join(shared[:1])
+    return Answer(question, (*lines, *shared), finding=first if first.startswith("shared") else "")
 
 
 def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
@@ -452,13 +453,16 @@ def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
     several = queues.filter(pl.col("streams") > 1).join(living, on="queue", how="left", maintain_order="left")
     shared, followed = (several.filter(is_so) for is_so in (pl.col("at_once") > 1, pl.col("at_once") == 1))
     if shared.height:
-        told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "at_once").iter_rows())
-        yield f"shared: {_list(told)}"
+        told = (
+            f"queue {q} by streams {ids}" + (f" ({living} at once)" if living < n else "")
+            for q, ids, n, living in shared.select("queue", "stream_ids", "streams", "at_once").iter_rows()
+        )
+        yield f"shared: {'; '.join(told)}"
     elif (streams := queues.drop_nulls("dispatches")["streams"]).sum() and not streams.null_count():
         yield "no queue was shared by streams"
     if followed.height:
-        told = (f"queue {q} by {n} streams" for q, n in followed.select("queue", "streams").iter_rows())
-        yield f"used by one stream after another: {_list(told)}"
+        told = (f"queue {q} by streams {ids}" for q, ids in followed.select("queue", "stream_ids").iter_rows())
+        yield f"used by one stream after another: {'; '.join(told)}"
 
 
 def _untold(queues: pl.DataFrame) -> str:
@@ -487,7 +491,32 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
         .filter(pl.col("name").str.contains(_EVICTIONS))
     )
     lines.append(_describe_moves(evidence, moved.height))
-    return Answer("Is preemption or priority in effect?", tuple(lines), tuple(moved["event"].head(20).to_list()))
+    events, finding = tuple(moved["event"].head(20).to_list()), _find_effect(evidence, said, rows)
+    return Answer("Is preemption or priority in effect?", tuple(lines), events, finding=finding)
+
+
+# Number of a priority in the log -> its name.
+_NAMES = {2: "high", 1: "normal", 0: "low"}
+_REACHED = {
+    "PASS": "the setting reached the hardware", "FAIL": "the setting did not reach the hardware",
+    "UNKNOWN": "whether the setting reached the hardware is not known",
+}  # fmt: skip
+
+
+def _find_effect(evidence: Evidence, said: dict[str, Verdict], rows: pl.DataFrame) -> str:
+    """Return whether requested priorities are known to have had an effect; empty if none but normal was requested."""
+    verdict = said.get("priority_reaches_hardware")
+    if verdict is None or not (rows["priority_hip"] != 0).any():
+        return ""
+    told = f"did the priority help? not shown: {_REACHED[verdict.outcome]}"
+    timed = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
+    if not timed.is_empty():
+        shown = timed.group_by("priority_log").agg(pl.col("start_p50_ns").min()).sort("priority_log", descending=True)
+        waits = (f"{_NAMES.get(log, log)} {render_ns(ns)}" for log, ns in shown.drop_nulls().iter_rows())
+        kind = timed["kind"][0]
+        told += f"; doorbell to GPU start, P50 of the best queue: {_list(waits)}"
+        told += "" if kind == _KERNELS else f" (of {kind} packets, not of kernels)"
+    return f"{told}; `tracecorr experiment preempt` can show it"
 
 
 def _describe_service(evidence: Evidence) -> list[str]:
