@@ -114,4 +114,5 @@ def test_queues_that_share_too_few_slots_are_told(tmp_path: Path, monkeypatch: p
     told = [int(word) for word in line.split() if word.isdecimal()]
     assert told[-1] == 8
     assert told[0] == 3 * told[1]
+    assert f"pid {os.getpid()}: 3" in line
     assert ("oversubscribed" in line) == (told[0] > 8)
