@@ -281,7 +281,7 @@ async function findAgain(detail, meta) {
   return event === null ? null : api.event(event, meta.edition);
 }
 function keepSelection(detail) {
-  const known = JSON.stringify(view.detail) === JSON.stringify(detail), top = () => document.querySelector("#tl-detail .tl-left");
+  const known = JSON.stringify(view.detail) === JSON.stringify(detail), top = () => document.querySelector("#tl-detail .tl-body");
   const scrolled = top() ? top().scrollTop : 0;
   view.selected = detail ? detail.event : null;
   view.detail = detail;
