@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tracecorr.model.errors import CaptureError, InputError, MachineError
 
-_SAMPLE = "streams-graph.tracecorr"
+_SAMPLE = "eight-streams.tracecorr"
 # Where a topic is not in `docs/`.
 _ELSEWHERE = {"commands": "cli/COMMANDS.md", "tables": "model/TABLES.md"}
 

@@ -10,18 +10,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { NORMAL = 6, STREAMS = NORMAL + 2, HIGH = NORMAL, LOW = NORMAL + 1, ROUNDS = 4, N = 1 << 14 };
+enum { NORMAL = 6, STREAMS = NORMAL + 2, HIGH = NORMAL, LOW = NORMAL + 1, ROUNDS = 6, N = 1 << 14 };
 enum { TO_DEVICE = 1, TO_HOST = 2, NON_BLOCKING = 1 };
 
 typedef void *handle;
 static int (*hip_init)(unsigned), (*load)(handle *, const void *), (*get_function)(handle *, handle, const char *);
 static int (*allocate)(handle *, size_t), (*allocate_host)(handle *, size_t, unsigned);
 static int (*create_stream)(handle *, unsigned, int), (*copy)(handle, handle, size_t, int, handle);
-static int (*launch)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, size_t, handle, handle *, handle *,
-		     handle, handle, unsigned);
+static int (*launch)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, handle *, handle *);
 static int (*synchronize)(handle), (*create_event)(handle *), (*record)(handle, handle), (*wait_event)(handle, handle, unsigned);
 
-static handle streams[STREAMS], begins[STREAMS], ends[STREAMS], device[3], host, function, ready;
+static handle streams[STREAMS], device[3], host, function, ready;
 
 static void check(int status, const char *what)
 {
@@ -34,7 +33,7 @@ static void run(int stream)
 	int n = N;
 	handle arguments[] = {&device[0], &device[1], &device[2], &n};
 
-	check(launch(function, N, 1, 1, 256, 1, 1, 0, streams[stream], arguments, 0, begins[stream], ends[stream], 0), "launch");
+	check(launch(function, N / 256, 1, 1, 256, 1, 1, 0, streams[stream], arguments, 0), "launch");
 }
 
 // The high and the low stream beside the others: each round of both is waited for.
@@ -76,7 +75,7 @@ static void open_library(const char *path)
 	hip_init = symbol(hip, "hipInit"), load = symbol(hip, "hipModuleLoad");
 	get_function = symbol(hip, "hipModuleGetFunction"), allocate = symbol(hip, "hipMalloc");
 	allocate_host = symbol(hip, "hipHostMalloc"), create_stream = symbol(hip, "hipStreamCreateWithPriority");
-	copy = symbol(hip, "hipMemcpyAsync"), launch = symbol(hip, "hipExtModuleLaunchKernel");
+	copy = symbol(hip, "hipMemcpyAsync"), launch = symbol(hip, "hipModuleLaunchKernel");
 	synchronize = symbol(hip, "hipStreamSynchronize"), create_event = symbol(hip, "hipEventCreate");
 	record = symbol(hip, "hipEventRecord"), wait_event = symbol(hip, "hipStreamWaitEvent");
 }
@@ -98,8 +97,6 @@ int main(int argc, char **argv)
 		check(allocate(&device[i], N * 4), "allocate");
 	check(allocate_host(&host, N * 4, 0), "allocate host");
 	check(create_event(&ready), "event");
-	for (int i = 0; i < STREAMS; i++)
-		check(create_event(&begins[i]), "event"), check(create_event(&ends[i]), "event");
 	pthread_create(&other, 0, beside, 0);
 	for (int round = 0; round < ROUNDS; round++) {
 		check(copy(device[0], host, N * 4, TO_DEVICE, streams[0]), "copy");

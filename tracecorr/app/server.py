@@ -237,7 +237,8 @@ def _show_document(topic: str) -> str:
     for name, path in list_topics().items():
         text = re.sub(rf"\]\([./\w]*\b{re.escape(Path(path).name)}", f"]({name}?theme={theme}", text)
     text = re.sub(r"\[([^]]*)\]\([./\w]*\.md\)", r"\1", text)  # of the checkout alone
-    shown = MarkdownIt("commonmark", {"html": False}).enable("table").render(text).replace("<pre>", '<pre tabindex="0">')
+    shown = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    shown = shown.replace("<pre>", '<pre tabindex="0">')  # scrolled by keys, too
     return _DOCUMENT.format(theme=theme, topic=topic, text=shown)
 
 

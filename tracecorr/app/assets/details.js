@@ -36,7 +36,7 @@ function stageCell([title, value, time, text], stage, longest, widest) {
     return cell;
   }
   const cell = make("td", isNumber ? "n" : "", text ? text(stage) : found);
-  if (title === "duration") cell.textContent = stage.unseen ? stage.unseen + " not seen" : "instant";
+  if (title === "duration") cell.textContent = stage.unseen ? stage.unseen + " not seen" + (stage.dur ? ", ≥ " + short(stage.dur) : "") : "instant";
   if (!isNumber) cell.title = found;
   return cell;
 }

@@ -162,8 +162,9 @@ function answerBox(answer) {
 }
 function verdictBox(verdicts) {
   const box = make("section"), all = verdicts.map((v) => v.outcome);
-  const counts = ["FAIL", "UNKNOWN", "PASS"].map((o) => all.filter((one) => one === o).length + " " + o);
-  box.append(make("h3", "", "Verdict on each claim: " + counts.join(", ")), verdictTable(verdicts));
+  const order = ["FAIL", "UNKNOWN", "PASS"], counts = order.map((o) => all.filter((one) => one === o).length + " " + o);
+  const sorted = [...verdicts].sort((a, b) => order.indexOf(a.outcome) - order.indexOf(b.outcome));
+  box.append(make("h3", "", "Verdict on each claim: " + counts.join(", ")), verdictTable(sorted));
   return box;
 }
 function verdictTable(verdicts) {

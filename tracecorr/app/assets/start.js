@@ -192,8 +192,11 @@ export function toggleChain() {
 export const fit = () => view.fit();
 export function showWhole() {
   view.chainOnly = false;
+  view.scroll = 0;
   view.layout();
   view.whole();
+  const own = view.detail && view.detail.stages.find((s) => s.event === view.selected);
+  if (own) view.reveal(own.lane);
 }
 
 // Where nothing is loaded yet, what is clicked on is told when it has come.
