@@ -7,7 +7,10 @@ line of the older release does not print, as the index of a barrier up to 6.4, t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import NamedTuple
 
 _WORD = (1 << 64) - 1
 _PREFIX = re.compile(rb"(:\d:\S+ *:\d+ *: \d+d? us: )\[pid:(\d+) *tid: ?0x([0-9a-f]+)\] ?")
@@ -53,7 +56,11 @@ class Converter:
 
     def convert(self, log: bytes) -> bytes:
         """Return the log in the new form."""
-        return b"".join(self._line(line) for line in log.splitlines(keepends=True))
+        return b"".join(self.convert_lines(log.splitlines(keepends=True)))
+
+    def convert_lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield each line in the new form; an empty one for a line that is no longer printed."""
+        return map(self._line, lines)
 
     def _line(self, line: bytes) -> bytes:
         found = _PREFIX.match(line)
@@ -78,3 +85,70 @@ class Converter:
         swq, ring, number = found.groups()
         front = b"SWq=%s, HWq=%s, id=%s, priority=%s, " % (swq, ring, number, self._priorities.get(swq, b"1"))
         return front + b"virtual_pipe_id=%d, " % (int(number) % 4)
+
+
+class Write(NamedTuple):
+    """Hold a system call of a trace that wrote bytes of a log.
+
+    Args:
+        position, length: its bytes in the log.
+        pid: process that wrote them.
+        trace_offset: where its record starts in the trace.
+    """
+
+    position: int
+    length: int
+    pid: int
+    trace_offset: int
+
+
+def convert_written(log: bytes, trace: bytes, writes: list[Write]) -> tuple[bytes, bytes]:
+    """Return a log in the new form, and its trace with writes of the new sizes.
+
+    What each process wrote is converted for itself, since several may have cut each other's lines. A piece of a line
+    keeps its size, but for the last one, which ends where the new line does.
+
+    Args:
+        log: the log in the old form.
+        trace: the text of its trace.
+        writes: the writes of all bytes of the log, by position.
+    """
+    converted: dict[int, bytes] = {}
+    for pid in {write.pid for write in writes}:
+        own = [write for write in writes if write.pid == pid]
+        lines = b"".join(log[w.position : w.position + w.length] for w in own).splitlines(keepends=True)
+        news = list(Converter().convert_lines(lines))
+        starts, new_starts = ([0, *accumulate(map(len, part))] for part in (lines, news))
+
+        def move(position: int, starts: list[int] = starts, new_starts: list[int] = new_starts) -> int:
+            line = bisect_right(starts, position) - 1
+            return min(new_starts[line] + position - starts[line], new_starts[min(line + 1, len(new_starts) - 1)])
+
+        text, ends = b"".join(news), [move(end) for end in accumulate(w.length for w in own)]
+        for write, start, end in zip(own, [0, *ends], ends, strict=False):
+            converted[write.trace_offset] = text[start:end]
+    sizes = {offset: len(text) for offset, text in converted.items()}
+    return b"".join(converted[write.trace_offset] for write in writes), _resize(trace, sizes)
+
+
+_CALL = re.compile(rb" *\S*-(\d+) .* sys_write(?:\(.* count: ((?:0x)?[0-9a-f]+)\)| -> (0x[0-9a-f]+))$")
+
+
+def _resize(trace: bytes, sizes: dict[int, int]) -> bytes:
+    """Return a trace whose writes at some offsets have other sizes; without those of size 0, which it never had."""
+    lines, offset, inside = list[bytes](), 0, dict[bytes, int]()
+    for line in trace.splitlines(keepends=True):
+        found = _CALL.match(line)
+        size = None
+        if found and found[2]:
+            size = sizes.get(offset)
+            inside |= {} if size is None else {found[1]: size}
+        elif found:
+            size = inside.pop(found[1], None)
+        offset += len(line)
+        if found and size is not None:
+            at = 2 if found[2] else 3
+            line = line[: found.start(at)] + b"0x%x" % size + line[found.end(at) :]
+        lines += [line] if size != 0 else []
+    entries = b"%d" % sum(not line.startswith(b"#") for line in lines)
+    return re.sub(rb"(?<=written: )\d+/\d+", entries + b"/" + entries, b"".join(lines), count=1)

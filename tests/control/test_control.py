@@ -1,18 +1,22 @@
-"""Who is held when, from events alone; and how: by a word, by SIGSTOP, by a command of the user's."""
+"""Who is held when, from events alone; and how: by a word, by SIGSTOP or the freezer, by a command of the user's."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tracecorr.control import BUSY, ENDED, HOLD, IDLE, RELEASE, TICK, Action, Controller, Event
-from tracecorr.control.steering import Channel, CommandDecider, SharedWord, Steering, StopSignals
+from tracecorr.control import BUSY, ENDED, HOLD, IDLE, RELEASE, TICK, Action, Controller, Event, HoldError
+from tracecorr.control.steering import Channel, CommandDecider, SharedWord, Steering
+from tracecorr.control.stopping import Freezer, Guard, StopSignals
+from tracecorr.control.workload import Workload
 from tracecorr.model.errors import InputError
 
 # Priorities, share of the low one, events (kind, name, time in ms) -> who is held after each.
@@ -64,6 +68,12 @@ def channel(tmp_path: Path) -> Iterator[Channel]:
     made.close()
 
 
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as made:
+        yield made
+
+
 def _wait(true: Callable[[], bool]) -> None:
     while not true():  # the test's time limit ends it
         time.sleep(0.001)
@@ -79,11 +89,13 @@ def _word(path: Path, number: int, value: int | None = None) -> int:
         return int.from_bytes(file.read(8), "little")
 
 
-def test_the_word_is_set_while_the_high_one_is_busy_and_never_after(channel: Channel, tmp_path: Path) -> None:
+def test_the_word_is_set_while_the_high_one_is_busy_and_never_after(
+    channel: Channel, guard: Guard, tmp_path: Path
+) -> None:
     controller, path = Controller(), tmp_path / "channel"
     controller.register("high", 1)
     controller.register("low")
-    with Steering(controller, SharedWord(channel), channel) as steering:
+    with Steering(controller, SharedWord(channel, guard), channel) as steering:
         _word(path, 1, 1)
         _wait(lambda: _word(path, 0) == 1)
         _word(path, 1, 0)
@@ -108,23 +120,103 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_all_processes_of_the_low_one_are_stopped_and_go_on(tmp_path: Path) -> None:
-    inner = f"echo $$ > {tmp_path}/inner; sleep 600"
-    script = f"sh -c 'echo $PPID' > {tmp_path}/pid; sh -c '{inner}' & wait"
-    with subprocess.Popen(["sh", "-c", script], start_new_session=True) as process:
+@contextmanager
+def run_low(tmp_path: Path, environment: Mapping[str, str] | None = None) -> Iterator[tuple[int, int]]:
+    """Run a low workload below a shell, as an experiment does; yield the pids of the shell and of what it runs."""
+    script = f"sh -c 'echo $PPID' > {tmp_path}/pid; sleep 600 & wait"
+    with subprocess.Popen(
+        ["sh", "-c", script], start_new_session=True, env={**os.environ, **(environment or {})}
+    ) as process:
         try:
-            _wait(lambda: (tmp_path / "inner").exists() and (tmp_path / "inner").read_text() != "")
-            inside = int((tmp_path / "inner").read_text())
-            StopSignals(tmp_path / "pid", os.getuid() + 1).apply(Action(HOLD, "low"))
-            assert _state(inside) != "T", "a process of somebody else's is left alone"
-            stop = StopSignals(tmp_path / "pid", os.getuid())
-            stop.apply(Action(HOLD, "low"))
-            _wait(lambda: _state(inside) == "T")
-            assert _state(process.pid) != "T", "the shell itself only waits"
-            stop.apply(Action(RELEASE, "low"))
-            _wait(lambda: _state(inside) != "T")
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            _wait(lambda: (tmp_path / "pid").exists() and _is_asleep(children))
+            yield process.pid, int(children.read_text())
         finally:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def _group(pid: int) -> Path | None:
+    """Return the folder of the group of cgroup v2 that a process is in."""
+    points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if " cgroup2 " in line]
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    inside = [line[3:].lstrip("/") for line in lines if line.startswith("0::")]
+    return Path(points[0]) / inside[0] if points and inside else None
+
+
+def _is_frozen(pid: int) -> bool:
+    group = _group(pid)
+    events = group / "cgroup.events" if group else None
+    return events is not None and events.exists() and "frozen 1" in events.read_text()
+
+
+def _can_freeze() -> bool:
+    group = _group(os.getpid())
+    return group is not None and os.access(group / "cgroup.procs", os.W_OK)
+
+
+FORMS = [
+    StopSignals,
+    pytest.param(Freezer, marks=pytest.mark.skipif(not _can_freeze(), reason="cgroup v2 may not be written")),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_processes_of_the_low_one_are_held_and_go_on(
+    tmp_path: Path, guard: Guard, form: type[StopSignals | Freezer]
+) -> None:
+    is_held = (lambda pid: _state(pid) == "T") if form is StopSignals else _is_frozen
+    with run_low(tmp_path) as (shell, inside):
+        before = _group(inside)
+        form(Workload(tmp_path / "pid", os.getuid() + 1), guard).apply(Action(HOLD, "low"))
+        assert not is_held(inside), "a process of somebody else's is left alone"
+        stop = form(Workload(tmp_path / "pid", os.getuid()), guard)
+        stop.apply(Action(HOLD, "low"))
+        _wait(lambda: is_held(inside))
+        assert not is_held(shell), "the shell itself only waits"
+        stop.apply(Action(RELEASE, "low"))
+        _wait(lambda: not is_held(inside))
+        stop.close()
+        assert _group(inside) == before
+    assert before is None or not list(before.glob("tracecorr-*"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_controller_that_is_killed_leaves_nobody_held(tmp_path: Path, form: type[StopSignals | Freezer]) -> None:
+    is_held = (lambda pid: _state(pid) == "T") if form is StopSignals else _is_frozen
+    program = f"""
+import os, pathlib, signal
+from tracecorr.control import HOLD, Action
+from tracecorr.control.stopping import Freezer, Guard, StopSignals
+from tracecorr.control.workload import Workload
+{form.__name__}(Workload(pathlib.Path({str(tmp_path / "pid")!r}), os.getuid()), Guard()).apply(Action(HOLD, "low"))
+print("held", flush=True)
+signal.pause()
+"""
+    with run_low(tmp_path) as (_, inside):
+        before = _group(inside)
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as controller:
+            assert controller.stdout is not None and controller.stdout.readline() == b"held\n"
+            _wait(lambda: is_held(inside))
+            controller.kill()
+        _wait(lambda: not is_held(inside))
+        _wait(lambda: _group(inside) == before)
+
+
+def test_a_word_is_free_again_when_its_controller_is_killed(tmp_path: Path) -> None:
+    program = f"""
+import pathlib, signal
+from tracecorr.control import HOLD, Action
+from tracecorr.control.steering import Channel, SharedWord
+from tracecorr.control.stopping import Guard
+SharedWord(Channel(pathlib.Path({str(tmp_path / "channel")!r})), Guard()).apply(Action(HOLD, "low"))
+print("held", flush=True)
+signal.pause()
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as controller:
+        assert controller.stdout is not None and controller.stdout.readline() == b"held\n"
+        assert _word(tmp_path / "channel", 0) == 1
+        controller.kill()
+    _wait(lambda: _word(tmp_path / "channel", 0) == 0)
 
 
 def _is_asleep(children: Path) -> bool:
@@ -137,31 +229,30 @@ def _is_asleep(children: Path) -> bool:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_member_of_a_distributed_job_is_not_stopped(tmp_path: Path, force: bool) -> None:
-    script = f"sh -c 'echo $PPID' > {tmp_path}/pid; sleep 600 & wait"
-    environment = {**os.environ, "WORLD_SIZE": "8"}
-    with subprocess.Popen(["sh", "-c", script], env=environment, start_new_session=True) as process:
-        try:
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            _wait(lambda: (tmp_path / "pid").exists() and _is_asleep(children))
-            stop = StopSignals(tmp_path / "pid", os.getuid(), force=force)
-            if force:
+@pytest.mark.parametrize("form", FORMS)
+def test_a_member_of_a_distributed_job_is_not_held(
+    tmp_path: Path, guard: Guard, form: type[StopSignals | Freezer], force: bool
+) -> None:
+    is_held = (lambda pid: _state(pid) == "T") if form is StopSignals else _is_frozen
+    with run_low(tmp_path, {"WORLD_SIZE": "8"}) as (_, inside):
+        stop = form(Workload(tmp_path / "pid", os.getuid()), guard, force=force)
+        if force:
+            stop.apply(Action(HOLD, "low"))
+            _wait(lambda: is_held(inside))
+        else:
+            with pytest.raises(HoldError, match="WORLD_SIZE=8"):
                 stop.apply(Action(HOLD, "low"))
-                _wait(lambda: _state(int(children.read_text())) == "T")
-            else:
-                with pytest.raises(InputError, match="WORLD_SIZE=8"):
-                    stop.apply(Action(HOLD, "low"))
-                assert _state(int(children.read_text())) != "T"
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            assert not is_held(inside)
+        stop.apply(Action(RELEASE, "low"))
+        stop.close()
 
 
-def test_a_command_is_told_events_and_obeyed(channel: Channel, tmp_path: Path) -> None:
+def test_a_command_is_told_events_and_obeyed(channel: Channel, guard: Guard, tmp_path: Path) -> None:
     command = (
         f"while read kind name ts; do echo $kind $name >> {tmp_path}/told; [ $kind = busy ] && echo hold low; done"
     )
     decider = CommandDecider(command)
-    with Steering(decider, SharedWord(channel), channel) as steering:
+    with Steering(decider, SharedWord(channel, guard), channel) as steering:
         _word(tmp_path / "channel", 1, 1)
         _wait(lambda: _word(tmp_path / "channel", 0) == 1)
     decider.close()
@@ -170,9 +261,9 @@ def test_a_command_is_told_events_and_obeyed(channel: Channel, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("command", "told"), [("echo stop low; cat", "'stop low'"), ("true", "it has ended")])
-def test_a_command_that_does_otherwise_is_refused(channel: Channel, command: str, told: str) -> None:
+def test_a_command_that_does_otherwise_is_refused(channel: Channel, guard: Guard, command: str, told: str) -> None:
     decider = CommandDecider(command)
-    with Steering(decider, SharedWord(channel), channel) as steering:
+    with Steering(decider, SharedWord(channel, guard), channel) as steering:
         _wait(lambda: steering._failure is not None)
     decider.close()
     with pytest.raises(InputError, match=told) as raised:

@@ -42,3 +42,12 @@ def test_the_time_of_a_migration_is_not_that_of_the_packet_before(tmp_path: Path
     time = _TIME.format(0xA00, 5_000_000_001_100, 5_000_000_001_170)
     assert _links(_read(tmp_path / "plain", time), "gpu_time_of_signal") == 1
     assert _links(_read(tmp_path, _PREFETCH.format(0xA00), time), "gpu_time_of_signal") == 0
+
+
+def test_a_time_that_the_runtime_calls_invalid_is_not_that_of_the_packet(tmp_path: Path) -> None:
+    times = [_TIME.format(signal, 5_000_000_001_100, 5_000_000_001_170) for signal in (0xA00, 0xB00)]
+    made = correlate_messages(
+        tmp_path, _CREATED, _packet("Dispatch", 0, 0xA00), _packet("Dispatch", 1, 0xB00),
+        "Invalid signal timing: start=9, end=7, signal=0xa02", *times,
+    )  # fmt: skip
+    assert made.table("launches").sort("packet_index").collect()["gpu_start_ns"].is_null().to_list() == [True, False]

@@ -18,6 +18,7 @@ _DISPATCH = "SWq=0x22, HWq=0x3c00000, id=1, Dispatch Header = 0xb02 (type=2), se
 _INDEX = ", rptr=0, wptr=7"
 _COPY = "HSA Async Copy on copy_engine=0x1, dst=0x10, src=0x20, size=64, forceSDMA=0, wait_event=0x0, "
 _COPY += "completion_signal=0x7f3b00"
+_INVALID = "Invalid signal timing: start=9, end=7, signal=0x7f3b00"
 _STORE = "doorbell: (0x7f91946c11c0) sig=0x50 val={} swq=0x22 ring=0x3c00000 id=1"
 
 
@@ -80,6 +81,8 @@ def test_a_packet_beside_the_trace_says_so(begin: int, reason: str, tmp_path: Pa
     ("messages", "owner", "reason"), [
         pytest.param([_ENTER, _COMMAND.replace("KernelExecution", "CopyHostToDevice"), _COPY, _LEAVE], _NAMED, None,
                      id="a copy rings no doorbell"),
+        ([_ENTER, _COMMAND.replace("KernelExecution", "CopyHostToDevice"), _COPY, _LEAVE, _INVALID], _NAMED,
+         "the runtime calls the GPU time of its signal invalid"),
         ([_ENTER, _COMMAND, _DISPATCH, _LEAVE], _NAMED, "the log prints no packet index and it cannot be counted"),
         ([_ENTER, _DISPATCH + _INDEX, _LEAVE], _NAMED, "no command line before it in its call"),
         ([_ENTER, _COMMAND, _LEAVE, _DISPATCH + _INDEX], _NAMED, "no enclosing HIP call in the log"),

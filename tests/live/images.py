@@ -134,6 +134,37 @@ def sight(
     return Sight(9, looks, names or {}, values or {})
 
 
+def registers(
+    queue: Queue, doorbell: int, *, active: int = 1, error: int = 0, dequeue: int = 0, empty: bool = False
+) -> list[int]:
+    """Return the CP registers of a queue, in the order of hqd_dump and of an MQD from word 128 on."""
+    words = [0] * 56
+    words[2], words[15] = active, doorbell << 2 | 1 << 30
+    words[17] = (queue.size * 16).bit_length() - 2 | empty << 15
+    for place, value in ((8, queue.ring >> 8), (11, queue.address + 128), (13, queue.address + 56)):
+        words[place : place + 2] = value & 0xFFFFFFFF, value >> 32
+    words[24], words[51] = dequeue, error
+    return words
+
+
+def mqds(pid: int, *queues: list[int]) -> bytes:
+    """Return kfd/mqds of a process with these queues."""
+    each = (_hex([0xC0310800, *[0] * 127, *words, *[0] * (512 - 128 - 56)]) for words in queues)
+    blocks = "".join(f"  Compute queue on device 65a1\n{text}" for text in each)
+    return f"Process {pid} PASID 0x8001:\n{blocks}".encode()
+
+
+def hqds(*queues: list[int]) -> bytes:
+    """Return kfd/hqds of a GPU with these queues in its slots."""
+    each = (f" Inst 0,  CP Pipe 0, Queue {n}\n{_hex(words, 0xC914)}" for n, words in enumerate(queues))
+    return f"Node 1, gpu_id 65a1:\n{''.join(each)}".encode()
+
+
+def _hex(words: list[int], start: int = 0) -> str:
+    lines = range(0, len(words), 8)
+    return "".join(f"    {start + 4 * n:08x}: {' '.join(f'{w:08x}' for w in words[n : n + 8])}\n" for n in lines)
+
+
 # Maps what it reads from stdin at an address, in 1 GiB of which nothing else is touched; then does as it is told.
 _HOLDER = """
 import ctypes, mmap, sys, threading, time

@@ -5,14 +5,18 @@ Each case is named after the report that it was reduced from.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
-from images import Image, Pages, barrier, barrier_value, dispatch, invalid, sight
+from images import Image, Pages, barrier, barrier_value, dispatch, hqds, invalid, mqds, registers, sight
 
 from tracecorr.analyze.hangs import judge_scene
+from tracecorr.live.driver import Driver, read_driver
 from tracecorr.live.look import Sight, ValueUse
 from tracecorr.live.rings import count_packets, read_queue
 from tracecorr.live.scene import make_scene
@@ -143,6 +147,78 @@ def test_a_reported_hang_is_judged_by_what_can_be_seen(
     # Only what is proved stands before --stall; everything that is told stands after it.
     assert [j.stands for j in found] == [j.certainty == "proved" for j in found]
     assert all(j.stands for j in judge_scene(make_scene(made), _STALL_NS, _STALL_NS))
+
+
+# legacy-rocm-build#5724, with the prefix of /dev/kmsg.
+_NOT_REMOVED = b"""\
+3,1,950818166,-;amdgpu 0000:c5:00.0: amdgpu: MES failed to respond to msg=REMOVE_QUEUE
+3,2,950818171,-;amdgpu 0000:c5:00.0: amdgpu: failed to remove hardware queue from MES, doorbell=0x1802
+3,3,950818180,-;amdgpu: Failed to evict queue 1
+6,4,950818199,-;amdgpu 0000:c5:00.0: amdgpu: GPU reset begin!. Source:  3
+3,5,950818215,-;amdgpu: Failed to suspend process pid 14368
+"""
+# ollama#738, shortened: no line names a process or a queue.
+_HIQ = b"""\
+3,1,75287322365,-;amdgpu 0000:03:00.0: amdgpu: HIQ MQD's queue_doorbell_id0 is not 0, Queue preemption time out
+3,2,75287322370,-;amdgpu: Failed to evict process queues
+"""
+_RESET_DONE = b"6,9,950819000,-;amdgpu 0000:c5:00.0: amdgpu: GPU reset(1) succeeded!\n"
+
+
+# Log, state of its registers, (cause, certainty), words of `seen`, of `means`, of `would_decide`.
+DRIVER: dict[str, tuple[bytes, dict[str, Any], tuple[str, str], tuple[str, ...], tuple[str, ...], str]] = {
+    "the log names the queue": (
+        _NOT_REMOVED + _RESET_DONE, {"doorbell": 0x1802}, ("driver", "proved"),
+        ("attention", "950.818171 s: amdgpu 0000:c5:00.0: amdgpu: failed to remove hardware queue", "pid 14368"),
+        ("names this queue", "did not answer an eviction", "all its processes lose their queues"), "cwsr_enable=0",
+    ),
+    "the log names another queue": (
+        _NOT_REMOVED + _RESET_DONE, {"doorbell": 0x1804}, ("driver", "likely"), ("pid 14368",),
+        ("names this process",), "--deep",
+    ),
+    "a reset is under way": (
+        _NOT_REMOVED, {"doorbell": 0x1802}, ("driver", "likely"), ("GPU reset begin",), ("names this process",), "",
+    ),
+    "the log names nobody": (_HIQ, {}, ("driver", "one of"), ("HIQ MQD",), ("another reason",), "which queues"),
+    "mapped": (b"", {}, ("kernel", ""), ("attention",), ("is mapped: it runs",), "waves"),
+    "all is fetched": (b"", {"empty": True}, ("kernel", ""), (), ("a doorbell was lost",), "waves"),
+    "in error": (b"", {"error": 0x10}, ("error", "likely"), (), ("CP_HQD_ERROR is 0x10",), "kernel log"),
+    "asked to leave": (b"", {"dequeue": 1}, ("preempted", "likely"), (), ("it has not",), "kernel log"),
+    "not mapped": (b"", {"active": 0}, ("unmapped", "likely"), (), ("no slot",), "kernel log"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRIVER)
+def test_what_the_driver_tells_of_a_queue_that_stands(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The first is ollama#738, legacy-rocm-build#5724: a queue that did not answer, and a reset that took all."""
+    log, state, expected, seen, means, decide = DRIVER[name]
+    image = Image()
+    made = replace(sight(image, [image.queue([dispatch()] * 4, read=1)], names={0x1000: "attention"}), pid=14368)
+    (queue,) = made.looks[-1].queues or []
+    words = registers(queue, **{"doorbell": 0x1806, **state})
+    dumps = {"mqds": mqds(14368, words), "hqds": hqds(words)}
+    monkeypatch.setattr("tracecorr.live.driver._read_kernel_log", lambda: log)
+    driver = read_driver(dumps.__getitem__, list(dumps))
+    (judgment,) = judge_scene(make_scene(made, driver), 10**9, _STALL_NS)
+    assert (judgment.cause, judgment.certainty, judgment.stands) == (*expected, expected[1] == "proved")
+    told = (" ".join(judgment.seen), judgment.means, judgment.would_decide)
+    wanted = (seen, means, (decide,))
+    assert [word for words, text in zip(wanted, told, strict=True) for word in words if word not in text] == [], told
+    assert "doorbell=0x1802" not in told[0] or expected[1] == "proved"
+    assert bool(driver.gaps) == (name == "a reset is under way")
+    # Lines from before the process began say nothing of it.
+    late = replace(made, looks=[replace(look, process=replace(look.process, began_ns=10**15)) for look in made.looks])
+    (judgment,) = judge_scene(make_scene(late, Driver(driver.records)), 10**9, _STALL_NS)
+    assert judgment.cause == "kernel"
+
+
+def test_a_dump_that_does_not_come_is_the_last_one_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecorr.live.driver._DUMP_SECONDS", 0.2)
+    monkeypatch.setattr("tracecorr.live.driver._read_kernel_log", lambda: b"")
+    driver = read_driver(lambda _: time.sleep(60) or b"", ["mqds", "hqds"])
+    (gap,) = driver.gaps
+    assert gap.startswith("mqds gave no answer in 0.2 s")
+    assert driver.slots.is_empty()
 
 
 def test_what_moved_or_was_written_meanwhile_does_not_stand() -> None:

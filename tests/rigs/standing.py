@@ -1,14 +1,19 @@
 """standing.py SCENE: a HIP program that stands still in a known way, or only seems to; prints `ready`, and stays.
 
-kernel   launches N kernels and waits for them (NULLGPU_STALL, NULLGPU_LOSE, NULLGPU_KERNEL_NS say what becomes of them)
-many     launches 4,096 kernels and waits
-value    waits for a value that the host writes when it gets a line on stdin, then waits for the stream
-behind   waits for a value that a packet behind it in the same ring would write (GPU_MAX_HW_QUEUES=1, NULLGPU_STALL=0)
-locks    two threads that hold a mutex each and wait for the other's
-idle     initialises HIP, and sleeps
+kernel N     launches N kernels and waits for them (NULLGPU_STALL, NULLGPU_LOSE, NULLGPU_KERNEL_NS say what they do)
+graph        launches one graph of 4,096 kernels and waits
+persistent   launches a kernel, then others on a second stream, one after the other (NULLGPU_STALL=0)
+value        waits for a value that the host writes after 20 s, or when it gets a line on stdin; waits for the stream
+behind       waits for a value that a packet behind it in the ring would write (GPU_MAX_HW_QUEUES=1, NULLGPU_STALL=0)
+locks        two threads that hold a mutex each and wait for the other's
+stopped      initialises HIP, and stops itself
+idle         initialises HIP, and sleeps
 """
 
 import ctypes as C  # noqa: N812
+import os
+import select
+import signal
 import sys
 import threading
 import time
@@ -37,16 +42,47 @@ def stream():
     return made
 
 
+class Kernel:
+    """Hold a kernel with its arguments."""
+
+    def __init__(self):
+        data, n = C.c_void_p(), C.c_int(256)
+        ck(hip.hipMalloc(C.byref(data), C.c_size_t(1024)), "malloc")
+        self.function, self.given = load(), [C.cast(C.pointer(x), C.c_void_p) for x in (data, data, data, n)]
+        self.args = (C.c_void_p * 4)(*self.given)
+
+    def launch(self, on):
+        ck(hip.hipModuleLaunchKernel(self.function, 1, 1, 1, 256, 1, 1, 0, on, self.args, None), "launch")
+
+
 def launch(number):
-    function, own, n = load(), stream(), C.c_int(256)
-    data = C.c_void_p()
-    ck(hip.hipMalloc(C.byref(data), C.c_size_t(1024)), "malloc")
-    given = [C.cast(C.pointer(x), C.c_void_p) for x in (data, data, data, n)]
-    args = (C.c_void_p * 4)(*given)
+    kernel, own = Kernel(), stream()
     for _ in range(number):
-        ck(hip.hipModuleLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, own, args, None), "launch")
+        kernel.launch(own)
     print("ready", flush=True)
     ck(hip.hipStreamSynchronize(own), "synchronize")
+
+
+def launch_graph(number):
+    kernel, own, graph, made = Kernel(), stream(), C.c_void_p(), C.c_void_p()
+    ck(hip.hipStreamBeginCapture(own, 0), "begin capture")
+    for _ in range(number):
+        kernel.launch(own)
+    ck(hip.hipStreamEndCapture(own, C.byref(graph)), "end capture")
+    ck(hip.hipGraphInstantiate(C.byref(made), graph, None, None, C.c_size_t(0)), "instantiate")
+    ck(hip.hipGraphLaunch(made, own), "launch")
+    print("ready", flush=True)
+    ck(hip.hipStreamSynchronize(own), "synchronize")
+
+
+def persist():
+    kernel, first, second = Kernel(), stream(), stream()
+    kernel.launch(first)
+    print("ready", flush=True)
+    while True:
+        kernel.launch(second)
+        ck(hip.hipStreamSynchronize(second), "synchronize")
+        time.sleep(0.01)
 
 
 def wait_value(writes):
@@ -59,7 +95,7 @@ def wait_value(writes):
         ck(hip.hipStreamWriteValue64(second, value, C.c_uint64(2), C.c_uint(0)), "write")
     print("ready", flush=True)
     if not writes:
-        sys.stdin.readline()
+        select.select([sys.stdin], [], [], 20)
         C.cast(value, C.POINTER(C.c_uint64))[0] = 2
         print("written", flush=True)
     ck(hip.hipStreamSynchronize(second if writes else first), "synchronize")
@@ -81,15 +117,22 @@ def locks():
     print("ready", flush=True)
 
 
-scene = sys.argv[1]
+def stop():
+    print("ready", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+SCENES = {
+    "kernel": lambda: launch(int(sys.argv[2])),
+    "graph": lambda: launch_graph(4096),
+    "persistent": persist,
+    "value": lambda: wait_value(writes=False),
+    "behind": lambda: wait_value(writes=True),
+    "locks": locks,
+    "stopped": stop,
+    "idle": lambda: print("ready", flush=True),
+}
 ck(hip.hipInit(0), "init")
 ck(hip.hipFree(None), "context")
-if scene in ("kernel", "many"):
-    launch(4096 if scene == "many" else int(sys.argv[2]))
-elif scene in ("value", "behind"):
-    wait_value(scene == "behind")
-elif scene == "locks":
-    locks()
-else:
-    print("ready", flush=True)
+SCENES[sys.argv[1]]()
 time.sleep(600)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -188,6 +190,24 @@ def test_a_running_process_of_a_container_is_attached_to(engine: ContainerRig, p
     assert stores.height >= packets.height > 0, (run.info["losses"], run.info["problems"])
     ended = run_verb("capture", "-o", "y", "--pid", pid, cwd=place, env=engine.environment)
     assert (ended.status, f"there is no process {pid}, or it has ended" in ended.err) == (2, True)
+
+
+@two_engines
+def test_what_stands_in_a_container_is_told(engine: ContainerRig, place: Path) -> None:
+    """Of its two processes the one that uses the GPU is looked at, by its number on the host."""
+    truth = make_truth(place)
+    shutil.copy(Path(__file__).with_name("standing.py"), truth)
+    script = "NULLGPU_STALL=2 python3 /truth/standing.py kernel 5 & wait"
+    engine.start("stands", truth, "bash", "-c", script)
+    until = time.monotonic() + 180
+    while "ready" not in engine.call("logs", "stands") and time.monotonic() < until:
+        time.sleep(0.5)
+    ended = run_verb("hang", "--container", "stands", "--json", cwd=place, env=engine.environment)
+    (process,) = json.loads(ended.out)["processes"]
+    assert (ended.status, process["name"]) == (5, "python3"), ended.err
+    assert process["pid"] != int(engine.call("inspect", "--format", "{{.State.Pid}}", "stands"))
+    assert [judgment["cause"] for judgment in process["judgments"]] == ["kernel"]
+    assert "vadd(" in process["judgments"][0]["means"]
 
 
 @two_engines

@@ -18,6 +18,7 @@ from rig import NullGpu, run_verb
 
 pytestmark = [pytest.mark.machine, pytest.mark.nullgpu]
 _FOLDER = Path(__file__).parent
+_START_SECONDS = 180  # on a busy machine
 
 
 @contextmanager
@@ -31,9 +32,9 @@ def run_scene(rig: NullGpu, words: tuple[str, ...], env: Mapping[str, str]) -> I
     try:
         assert program.stdout is not None
         # A program that does not come so far is looked at nevertheless, and its test fails.
-        until = time.monotonic() + 30
-        while time.monotonic() < until and select.select([program.stdout], [], [], 1)[0]:
-            if program.stdout.readline() == "ready\n":
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until and program.poll() is None:
+            if select.select([program.stdout], [], [], 1)[0] and program.stdout.readline() == "ready\n":
                 break
         time.sleep(0.5)
         yield program
@@ -59,10 +60,12 @@ SCENES: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[str, str] | None,
         ("waits for the value", "stands behind", "a circle"), 5,
     ),
     "lock cycle": (("locks",), {}, ("deadlock", "proved"), ("waits for the lock", "a circle"), 4),
+    "stopped process": (("stopped",), {}, ("halted", "proved"), ("SIGSTOP",), 4),
     # What only seems to stand.
     "long kernel": (("kernel", "2"), {"NULLGPU_KERNEL_NS": "60000000000"}, ("kernel", ""), ("vadd(",), 5),
-    "many packets": (("many",), {"NULLGPU_KERNEL_NS": "20000000"}, None, (), 0),
-    "a value that the host writes": (("value",), {"NULLGPU_STALL": "0"}, ("value", "one of"), ("no packet",), 5),
+    "persistent kernel": (("persistent",), {"NULLGPU_STALL": "0"}, ("kernel", ""), ("vadd(",), 5),
+    "graph of 4,096 packets": (("graph",), {"NULLGPU_KERNEL_NS": "20000000"}, None, (), 0),
+    "value written by the host": (("value",), {"NULLGPU_STALL": "0"}, ("value", "one of"), ("no packet",), 5),
     "idle": (("idle",), {}, None, (), 0),
     "no interrupts": (
         ("kernel", "5"), {"NULLGPU_STALL": "2", "HSA_ENABLE_INTERRUPT": "0"}, ("kernel", ""), ("vadd(",), 5,
@@ -87,6 +90,19 @@ def test_what_stands_gets_its_chain_and_what_moves_does_not(nullgpu: NullGpu, tm
     assert judge_scene_once(nullgpu, name, tmp_path) == ""
 
 
+def test_dumps_of_the_driver_are_read_where_something_stands(nullgpu: NullGpu, tmp_path: Path) -> None:
+    """The model writes the MQDs of its queues; it has no registers, so nothing is said of them."""
+    env = {"NULLGPU_STALL": "2", "NULLGPU_MQDS": str(tmp_path / "mqds"), "NULLGPU_BIND": f"{tmp_path}:{tmp_path}"}
+    with run_scene(nullgpu, ("kernel", "5"), env) as program:
+        words = ("hang", "--pid", str(program.pid), "--deep", "--debugfs", str(tmp_path), "--json")
+        answer = json.loads(run_verb(*words, cwd=tmp_path).out)
+        assert program.poll() is None
+    (judgment,) = answer["processes"][0]["judgments"]
+    assert (judgment["cause"], judgment["certainty"]) == ("kernel", "")
+    (gap,) = answer["not_read"]
+    assert gap.startswith("hqds gave no answer") and "there is no" in gap
+
+
 def test_what_stood_for_long_stands(nullgpu: NullGpu, tmp_path: Path) -> None:
     with run_scene(nullgpu, ("kernel", "5"), {"NULLGPU_STALL": "2"}) as program:
         status, process = look(program.pid, "--watch", "--wait", "300ms", "--stall", "1500ms", "--save", cwd=tmp_path)
@@ -94,14 +110,6 @@ def test_what_stood_for_long_stands(nullgpu: NullGpu, tmp_path: Path) -> None:
         assert process["judgments"][0]["stands"]
         (saved,) = tmp_path.glob("hang-*.json")
         assert json.loads(saved.read_text())["processes"][0]["pid"] == program.pid
-
-
-def test_a_stopped_process_is_named(nullgpu: NullGpu, tmp_path: Path) -> None:
-    with run_scene(nullgpu, ("idle",), {}) as program:
-        program.send_signal(signal.SIGSTOP)
-        status, process = look(program.pid, "--wait", "200ms", cwd=tmp_path)
-    assert status == 4
-    assert [(j["cause"], j["certainty"]) for j in process["judgments"]] == [("halted", "proved")]
 
 
 def test_a_written_value_lets_its_waiter_go(nullgpu: NullGpu, tmp_path: Path) -> None:

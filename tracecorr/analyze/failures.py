@@ -9,7 +9,7 @@ import polars as pl
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.kernel_log import summarize_kernel_log
 from tracecorr.model.calls import is_failed
-from tracecorr.model.kinds import ABORTED_PACKET, LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, NOTICES, WORST_LEVELS
+from tracecorr.model.kinds import ABORTED_PACKET, HUNG_PACKET, LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, NOTICES, WORST_LEVELS
 from tracecorr.read.kernel_log import MESSAGES
 from tracecorr.read.kernel_log.catalogue import FAULT, HARDWARE, MEMORY, QUEUE, RESET, SCHEDULER
 
@@ -124,16 +124,17 @@ def summarize_failures(events: pl.LazyFrame) -> pl.DataFrame:
 
 
 def find_aborted_packets(tables: Tables) -> pl.DataFrame:
-    """Return the notices that describe the packet at which a queue aborted, with that packet.
+    """Return the notices that describe the packet at which a queue aborted or stands, with that packet.
 
-    Returns: event, kernel, ring, grid_x..z, workgroup_x..z, group_bytes, rptr, wptr (as printed), packet, call (its
-        event and that of its HIP call: the last one of that queue with this kernel object and these arguments).
+    Returns: event, name (of the notice), kernel_name, kernel_object, ring, grid_x..z, workgroup_x..z, group_bytes,
+        rptr, wptr (as printed), packet, call (its event and that of its HIP call: the last one of that queue with this
+        kernel object and these arguments).
     """
     numbers = ("grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "group_bytes", "rptr", "wptr",
                "kernel_object", "kernarg")  # fmt: skip
     kernels = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
-    named = tables("events").filter(pl.col("name").cast(pl.String) == ABORTED_PACKET)
-    rows = collect(named.select("event", "queue", "kernel").join(kernels, on="kernel", how="left"))
+    named = tables("events").filter(pl.col("name").cast(pl.String).is_in([ABORTED_PACKET, HUNG_PACKET]))
+    rows = collect(named.select("event", "queue", "kernel", *as_text("name")).join(kernels, on="kernel", how="left"))
     args = tables("args").filter(pl.col("event").is_in(rows["event"].implode())).with_columns(as_text("key"))
     told = collect(args.select("event", "key", "u64"))
     for key in (*numbers, "ring"):
@@ -142,10 +143,13 @@ def find_aborted_packets(tables: Tables) -> pl.DataFrame:
     if rows.is_empty():
         return rows.with_columns(packet=pl.lit(None, pl.Int64), call=pl.lit(None, pl.Int64))
     keys = ["queue", "kernel_object", "kernarg"]
-    packets = tables("launches").select(*keys, packet="event", call="call_event")
+    packets = tables("launches").select(*keys, "kernel", packet="event", call="call_event")
     wanted = rows.select(keys).drop_nulls().lazy()
     last = packets.join(wanted, on=keys, how="semi").sort("packet").unique(keys, keep="last")
-    return rows.join(collect(last), on=keys, how="left", maintain_order="left")
+    last = last.join(kernels.rename({"kernel_name": "launched"}), on="kernel", how="left").drop("kernel")
+    found = rows.join(collect(last), on=keys, how="left", maintain_order="left")
+    # The notice of a hung packet does not name its kernel.
+    return found.with_columns(kernel_name=pl.coalesce("kernel_name", "launched")).drop("launched")
 
 
 def list_kernel_failures(tables: Tables) -> pl.DataFrame:

@@ -6,10 +6,12 @@ its conditions can be met by nobody outside of it; where somebody unseen may mee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tracecorr.model.standstill import Ring, Scene, Wait, Waiter, Work
+from tracecorr.analyze.values import render_ns
+from tracecorr.model.standstill import Line, Ring, Scene, Slot, Wait, Waiter, Work
 
 
 class End(StrEnum):
@@ -53,6 +55,11 @@ def follow_waits(scene: Scene, key: str) -> Chain:
         key: of what stands.
     """
     return _follow(scene, key, ())
+
+
+def tell_longest(work: Work) -> str:
+    """Return the longest earlier run of a kernel in words, in brackets; empty if none is known."""
+    return f" (longest earlier run: {render_ns(work.longest_ns)})" if work.longest_ns is not None else ""
 
 
 def describe_chain(chain: Chain) -> str:
@@ -111,8 +118,8 @@ class Judgment:
     """Hold what stands, in three parts.
 
     Args:
-        cause: `halted`, `deadlock`, `kernel`, `peers`, `value`, `dependency`, `unmapped`, `not_taken`,
-            `lost_completion`, `lock` or `signal`.
+        cause: `halted`, `deadlock`, `driver`, `error`, `preempted`, `unmapped`, `kernel`, `peers`, `value`,
+            `dependency`, `not_taken`, `lost_completion`, `lock` or `signal`.
         certainty: `proved`, `likely`, `one of`; empty where nothing more than what was seen is known.
         seen: what was seen, one fact a line.
         means: what that means.
@@ -179,7 +186,9 @@ def _judge_waiter(scene: Scene, waiter: Waiter, chain: Chain, is_long: bool) -> 
 
 _STACKS = "the stacks of these threads: py-spy dump --nonblocking, or gdb and eu-stack, which stop the process"
 _SDMA = "the same run with HSA_ENABLE_SDMA=0; the pointers of its SDMA queues (tracecorr hqd)"
-_REGISTERS = "tracecorr hqd (takes locks of the driver): is the queue mapped, in error, are its pointers behind"
+_REGISTERS = "tracecorr hang --deep (takes locks of the driver): is the queue mapped, in error, asked to leave"
+_WAVES = "the waves of the kernel: rocgdb, which stops the process"
+_NOT_MAPPED = "the queue is not mapped (evicted, suspended, oversubscribed), or"
 
 
 def _judge_ring(scene: Scene, ring: Ring, behind: list[str], stood_ns: int, is_long: bool) -> Judgment:
@@ -203,6 +212,8 @@ def _judge_ring(scene: Scene, ring: Ring, behind: list[str], stood_ns: int, is_l
         unless = f"; only {' or '.join(dict.fromkeys(chain.others))} could end it" if chain.others else ""
         means = f"a deadlock: what would let the head go on stands behind it{unless}"
         return Judgment("deadlock", certainty, told, means, "who else writes there", certainty == PROVED or is_long)
+    if (judgment := _judge_lines(scene.lines, ring, told, is_long)) is not None:
+        return judgment
     if scene.unmapped:
         means = f"its queues are not on the GPU: {scene.unmapped}"
         return Judgment("unmapped", LIKELY, (*told, scene.unmapped), means, _REGISTERS, is_long)
@@ -216,30 +227,74 @@ def _judge_ring(scene: Scene, ring: Ring, behind: list[str], stood_ns: int, is_l
         cause = "value" if any(wait.what == "value" for wait in head.waits) else "dependency"
         decide = "look again after --stall; the log of the run (AMD_LOG_LEVEL=4)"
         return Judgment(cause, ONE_OF, told, means, decide, is_long)
-    return _judge_head(head, told, seconds, is_long)
+    return _judge_slot(ring.slot, told, is_long) or _judge_head(head, ring.slot, told, seconds, is_long)
 
 
-def _judge_head(head: Work, seen: tuple[str, ...], seconds: float, is_long: bool) -> Judgment:
+def _judge_lines(lines: Sequence[Line], ring: Ring, seen: tuple[str, ...], is_long: bool) -> Judgment | None:
+    """Return what the kernel log says of a ring: what names it is proved, what names its process is likely."""
+    named = [line for line in lines if line.ring == ring.key]
+    others = [line for line in lines if not line.ring]
+    told = (*seen, *(line.told for line in lines if line.ring in ("", ring.key)))
+    means = " ".join(dict.fromkeys(line.means for line in (*named, *others)))
+    decide = " ".join(dict.fromkeys(line.helps for line in (*named, *others) if line.helps)) or _REGISTERS
+    if named:
+        return Judgment("driver", PROVED, told, f"the driver names this queue. {means}", decide, True)
+    if not others:
+        return None
+    if any(line.names_process for line in others):
+        return Judgment("driver", LIKELY, told, f"the driver names this process. {means}", decide, is_long)
+    means = f"the driver had trouble since the process began: {means} Or it stands for another reason"
+    return Judgment("driver", ONE_OF, told, means, decide, is_long)
+
+
+_UNSEEN = "(not seen on hardware)"
+
+
+def _judge_slot(slot: Slot | None, seen: tuple[str, ...], is_long: bool) -> Judgment | None:
+    """Return what the registers of a ring tell against it; None if nothing."""
+    if slot is None:
+        return None
+    if slot.error:
+        means, cause = f"its queue is in error: CP_HQD_ERROR is {slot.error:#x} {_UNSEEN}", "error"
+    elif slot.dequeue_request:
+        means, cause = f"the driver asked its queue to leave the GPU, and it has not {_UNSEEN}", "preempted"
+    elif not slot.xccs:
+        who = "evicted, suspended, oversubscribed, or the scheduler is dead"
+        means, cause = f"its queue is on no slot of the GPU: {who} {_UNSEEN}", "unmapped"
+    else:
+        return None
+    return Judgment(cause, LIKELY, seen, means, "the kernel log; tracecorr hqd shows all slots", is_long)
+
+
+def _judge_head(head: Work, slot: Slot | None, seen: tuple[str, ...], seconds: float, is_long: bool) -> Judgment:
     """Return why a head stands that waits for nothing that can be seen."""
     if head.kernel and any(name in head.kernel for name in _PEERS):
         means = "a collective: it runs until its peers arrive; which rank is missing is seen there"
         return Judgment("peers", LIKELY, seen, means, "tracecorr hang on the other ranks", is_long)
     if head.kernel:
         means = (
-            f"{head.kernel} has been at the head for at least {seconds:.1f} s; nothing outside can tell whether it "
-            "will end. It runs, or the queue is not mapped (not seen on hardware)"
+            f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; nothing outside can "
+            f"tell whether it will end. {_tell_slot(slot)} {_UNSEEN}"
         )
-        return Judgment("kernel", "", seen, means, _REGISTERS, is_long)
+        return Judgment("kernel", "", seen, means, _REGISTERS if slot is None else _WAVES, is_long)
     means = (
-        "nothing that it waits for can be seen: its doorbell was lost, the queue is not mapped (evicted, suspended, "
-        "oversubscribed), or the scheduler is dead (not seen on hardware)"
+        f"nothing that it waits for can be seen: its doorbell was lost, {_NOT_MAPPED if slot is None else 'or'} the "
+        f"scheduler is dead {_UNSEEN}"
     )
     return Judgment("not_taken", ONE_OF, seen, means, _REGISTERS, is_long)
+
+
+def _tell_slot(slot: Slot | None) -> str:
+    if slot is None:
+        return "It runs, or the queue is not mapped"
+    if slot.is_fetched:
+        return "Its queue is mapped and has fetched all that was rung: it runs, or a doorbell was lost"
+    return "Its queue is mapped: it runs"
 
 
 def _judge_lost(seen: tuple[str, ...], is_long: bool) -> Judgment:
     means = (
         "no AQL packet is left, and a completion signal still stands: it was lost, or SDMA, a handler of the host or "
-        "another process uses the signal now and still owes it (not seen on hardware)"
+        f"another process uses the signal now and still owes it {_UNSEEN}"
     )
     return Judgment("lost_completion", ONE_OF, seen, means, _SDMA, is_long)

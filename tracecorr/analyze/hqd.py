@@ -23,7 +23,7 @@ def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
         dequeue_request, pq_empty (on all XCCs), rptr, wptr (of the first XCC).
     """
     named = (
-        _name_processes(hqd)
+        name_processes(hqd)
         .filter(pl.col("logical").is_not_null())
         .with_columns(pl.col("dump", "type").cast(pl.String), place=pl.format("{}.{}", "pipe", "slot"))
     )
@@ -44,7 +44,7 @@ def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
     ).drop("logical")
 
 
-def _name_processes(hqd: pl.DataFrame) -> pl.DataFrame:
+def name_processes(hqd: pl.DataFrame) -> pl.DataFrame:
     """Return `hqd` with the `pid` of slots and runlist entries; none for doorbells of several processes."""
     key = ["gpu_id", "doorbell"]
     mqds = hqd.filter(pl.col("dump").cast(pl.String) == "mqds").drop_nulls([*key, "pid"])

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from tracecorr.cli.console import ForceOption, add_suffix, complete_event_sets, refuse_idle, say, show
+from tracecorr.cli.parser import read_time
 from tracecorr.model.errors import InputError
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.capture.options import CaptureOptions
@@ -90,8 +92,8 @@ _LocksOption = Annotated[
     bool, typer.Option("--locks", help="Record futex calls, too: who waited for a lock, and who woke it.")
 ]
 _StallOption = Annotated[
-    float | None,
-    typer.Option(metavar="S", help="Save what is seen of the workload when none of its packets ends for S seconds."),
+    str | None,
+    typer.Option(metavar="TIME", help="Save what is seen of the workload when none of its packets ends for 30s, 2m."),
 ]
 # Uncontended locks make no system call.
 _LOCK_EVENTS = ("syscalls/sys_enter_futex", "syscalls/sys_exit_futex")
@@ -173,11 +175,8 @@ def capture_verb(
 
     The exit status is that of COMMAND; 125: tracecorr failed, 126: COMMAND cannot run, 127: COMMAND is not found.
     """
-    from tracecorr.capture.options import CaptureOptions
-
     container, image, pid = _only("--container", containers), _only("--image", images), _only("--pid", pids)
-    _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval,
-                    stall=stall)  # fmt: skip
+    _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval)
     _check_not_negative(delay=delay, min_free_gb=min_free_gb, log_level=log_level)
     refuse_idle("--hqd-interval", "--hqd", given=hqd_interval is not None, there=hqd)
     refuse_idle("--stall-kill", "--stall", given=stall_kill, there=stall is not None)
@@ -186,6 +185,9 @@ def capture_verb(
     # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
     refuse_idle("--kill", "a COMMAND", given=kill, there=pid is None)
     refuse_idle("--as-root", "a COMMAND on the host", given=as_root, there=(container or image or pid) is None)
+    begin_polars()
+    from tracecorr.capture.options import CaptureOptions
+
     events_too = [*(events or ()), *(_LOCK_EVENTS if locks else ())]
     options = CaptureOptions(
         command=tuple(command or ()),
@@ -201,7 +203,7 @@ def capture_verb(
         correlate=not no_correlate,
         as_root=as_root,
         hqd_interval=hqd_interval or _HQD_SECONDS if hqd else None,
-        stall=stall,
+        stall=None if stall is None else read_time("--stall", stall),
         stall_kill=stall_kill,
         log_level=log_level,
         compress_log=not plain_log,

@@ -13,6 +13,7 @@ import typer
 from tracecorr.cli.console import FAILED, UNKNOWN, HtmlOption, refuse_page, say, show, write_page
 from tracecorr.cli.parser import Verb, Verbs
 from tracecorr.model.errors import InputError
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,7 +41,9 @@ def preempt_verb(
     ] = 1.2,
     policy: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="none, priority, cumask, slice, event, stop or all; may be given again."),
+        typer.Option(
+            metavar="NAME", help="none, priority, cumask, slice, event, stop, suspend or all; may be given again."
+        ),
     ] = None,
     policy_command: Annotated[
         str | None,
@@ -51,7 +54,13 @@ def preempt_verb(
     ] = 20,
     period_ms: Annotated[float, typer.Option(metavar="MS", help="Period of the slices.")] = 10,
     target_ms: Annotated[float, typer.Option(metavar="MS", help="How soon the high one shall have the GPU.")] = 5,
-    force: Annotated[bool, typer.Option("--force", help="Also stop a member of a distributed job.")] = False,
+    stop_by: Annotated[
+        str, typer.Option(metavar="HOW", help="Stop by signal (SIGSTOP) or freezer (cgroup v2).")
+    ] = "signal",
+    force: Annotated[bool, typer.Option("--force", help="Also hold a member of a distributed job.")] = False,
+    allow_gpu_reset: Annotated[
+        bool, typer.Option("--allow-gpu-reset", help="Suspend queues, which may end in a reset of the GPU.")
+    ] = False,
     output: FolderOption = None,
     as_json: JsonOption = False,
     html: HtmlOption = None,
@@ -64,9 +73,10 @@ def preempt_verb(
     A workload prints one line `tracecorr-stamp START RETURN COMPLETE` per launch (CLOCK_MONOTONIC, ns).
     """
     _check_options(high, low, rounds, kept)
-    _check_policy(share, period_ms, target_ms)
+    _check_policy(share, period_ms, target_ms, stop_by)
     refuse_page(html, as_json=as_json, force=False)
     folder = _choose_folder(output, "preempt")
+    begin_polars()
 
     from tracecorr.analyze.report.markdown import render_experiment
     from tracecorr.experiment.policies import PolicyOptions, choose_policies
@@ -75,7 +85,7 @@ def preempt_verb(
     from tracecorr.experiment.running import owned_by_caller
     from tracecorr.store.raw import write_atomically
 
-    acts = PolicyOptions(share / 100, round(period_ms * 1e6), policy_command or "", force)
+    acts = PolicyOptions(share / 100, round(period_ms * 1e6), policy_command or "", force, stop_by, allow_gpu_reset)
     policies = tuple(choose_policies(policy or [], acts.command))
     options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level, policies, acts)
     with owned_by_caller(options.folder):
@@ -131,6 +141,7 @@ def ab_verb(
     if seconds is not None and not 0 < seconds < math.inf:
         raise InputError(f"--seconds {seconds:g} is not a positive number", "write seconds, such as 60")
     folder = _choose_folder(output, "ab")
+    begin_polars()
     from tracecorr.analyze.compare import Side, compare_captures
     from tracecorr.analyze.report.markdown import render_comparison
     from tracecorr.experiment.captured import CaptureOptions, capture_in_turn
@@ -159,6 +170,7 @@ def sweep_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Capture a workload once per value of a setting; tell latencies with intervals, queues and streams of each."""
+    begin_polars()
     from tracecorr.experiment.captured import parse_setting
 
     parse_setting(setting)
@@ -181,6 +193,7 @@ def stage1_verb(
 ) -> None:
     """Capture one run and tick a checklist of the path ROCr -> KFD -> GPU from its evidence."""
     folder = _choose_folder(output, "stage1")
+    begin_polars()
     from tracecorr.analyze.evidence import Evidence
     from tracecorr.analyze.stage1 import list_steps
     from tracecorr.experiment.captured import CaptureOptions, capture_in_turn
@@ -220,8 +233,8 @@ def _check_options(high: str, low: str, rounds: int, kept: float) -> None:
         raise InputError(f"--rounds {rounds} is less than 1", "use 1 or more")
 
 
-def _check_policy(share: float, period_ms: float, target_ms: float) -> None:
-    """Refuse shares and times that no policy can have.
+def _check_policy(share: float, period_ms: float, target_ms: float, stop_by: str) -> None:
+    """Refuse shares, times and ways that no policy can have.
 
     Raises:
         InputError: one is so.
@@ -231,6 +244,8 @@ def _check_policy(share: float, period_ms: float, target_ms: float) -> None:
     for option, value in (("--period-ms", period_ms), ("--target-ms", target_ms)):
         if not 0 < value < math.inf:
             raise InputError(f"{option} {value:g} is not a positive number", "write milliseconds, such as 5")
+    if stop_by not in ("signal", "freezer"):
+        raise InputError(f"--stop-by {stop_by} is no way to stop", "write signal or freezer")
 
 
 # Words after the command's name are the command's.

@@ -5,24 +5,29 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracecorr.cli.console import FAILED, UNKNOWN, say, show
+from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
+from tracecorr.cli.console import refuse_idle, say, show
+from tracecorr.cli.parser import read_time
 from tracecorr.model.errors import InputError, MachineError
 from tracecorr.model.printable import printable
+from tracecorr.model.standstill import ANSWERS, NOTHING, STANDS
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
-    from tracecorr.live.look import Look
+    from collections.abc import Callable
+
+    from tracecorr.analyze.hangs import Judgment
+    from tracecorr.live.driver import Driver
+    from tracecorr.live.look import Look, Sight
 
 # All reads of one process together may take so long, besides the time between the looks.
 _LIMIT_SECONDS = 30.0
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_KERNEL_LOG, _RECENT_NS, _RECORD_BYTES, _MOST_RECORDS = Path("/dev/kmsg"), 900 * 10**9, 8192, 20_000
 _SHOWN_THREADS = 12
 
 
@@ -34,16 +39,27 @@ def hang_verb(
     every: Annotated[bool, typer.Option("--all", help="Look at all processes that use the GPU (the default).")] = False,
     wait: Annotated[str, typer.Option(metavar="TIME", help="Time between the two looks: 500ms, 1s, 2m.")] = "1s",
     stall: Annotated[
-        str, typer.Option(metavar="TIME", help="What stood for so long is said to stand; else it cannot be told.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="What stood for so long is said to stand, else it cannot be told; with --watch, or a --wait as long.",
+        ),
     ] = "30s",
+    deep: Annotated[
+        bool, typer.Option("--deep", help="If something is found, read mqds and hqds once, too: they take locks.")
+    ] = False,
+    debugfs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help=f"Debugfs folder of the KFD; default {KFD_DEBUGFS}.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Look until something stands, or all are gone.")] = False,
     save: Annotated[bool, typer.Option("--save", help="Write what was seen to hang-TIME.json, decoded.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show why a running process stands still: which packet is at the head, what it waits for, who would end that.
+    """Show why a running process stands still: what heads its queues, what that waits for, who would end it.
 
-    Two looks from outside. Nothing is stopped, written or preloaded, and no ioctl is made. A verdict has three parts:
-    what was seen, what that means (proved, likely, one of), what would decide.
+    Two looks from outside: nothing is stopped, written or preloaded, and no
+    ioctl is made. A verdict has three parts: what was seen, what that means
+    (proved, likely, one of), and what would decide.
 
     \b
     source           reads                   lock  root  worst case
@@ -54,24 +70,39 @@ def hang_verb(
     /proc/PID/maps   what may be read        mmap  (1)   no answer in 30 s:
     and pagemap, mem queues, packets,        mmap  (1)   told, and a child
                      signals, arguments                  is left behind
+    --deep: mqds     queue descriptors       (3)   yes   no answer in 5 s:
+            hqds     registers of queues     (4)   yes   told, and a child
+                                                         is left behind
 
     \b
+    mmap = memory lock of the process
     (1) root, or its user (of memory and calls: kernel.yama.ptrace_scope=0)
     (2) root where kernel.dmesg_restrict=1
+    (3) that of each process with queues in turn, in the driver
+    (4) that of the registers; hqds are read only if mqds answered
+    Neither is read while a GPU is reset, nor if nothing was found before.
 
-    Only present pages of memory without a file are read: others may block, or would change the process.
+    Only present pages of memory without a file are read: others may block, or
+    would change the process.
 
-    Exit status: 0 nothing stands, 4 something stands, 5 it cannot be told. A packet at the head is not called a hang
-    before --stall: kernels may run long, and collectives and persistent kernels wait by design.
+    Exit status: 0 nothing stands, 4 something stands, 5 it cannot be told. A
+    packet at the head is not said to stand before --stall: kernels may run
+    long, and collectives and persistent kernels wait by design. What rests on
+    how hardware behaves is marked: not seen on hardware.
     """
     if (pid is not None) + (container is not None) + every > 1:
         raise InputError("--pid, --container and --all exclude each other", "name one of them")
-    wait_s, stall_s = _read_time("--wait", wait), _read_time("--stall", stall)
+    if deep and watch:
+        raise InputError("--deep reads once, and --watch looks again and again", "leave out one of them")
+    refuse_idle("--debugfs", "--deep", given=debugfs is not None, there=deep)
+    wait_s, stall_ns = read_time("--wait", wait), int(read_time("--stall", stall) * 1e9)
+    folder = debugfs or KFD_DEBUGFS
+    read = (lambda name: read_kfd_dump(name, folder).data) if deep else None
     pids = _list_pids(pid, container)
     firsts: dict[int, Look] = {}
     while True:
-        answer = _look(pids, wait_s, stall_s, firsts)
-        if not watch or answer["status"] == FAILED or not answer["processes"]:
+        answer = _look(pids, wait_s, stall_ns, firsts, read)
+        if not watch or answer["status"] == STANDS or not answer["processes"]:
             break
         say(f"{time.strftime('%H:%M:%S')}: {answer['answer']}")
     if save:
@@ -83,15 +114,8 @@ def hang_verb(
         raise typer.Exit(answer["status"])
 
 
-def _read_time(option: str, text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text.strip())
-    if not found or not float(found[1]):
-        raise InputError(f"{option} {text!r} is no time", "write a number with ms, s, m or h: 500ms, 30s")
-    return float(found[1]) * _UNITS[found[2] or "s"]
-
-
 def _list_pids(named: list[int] | None, container: str | None) -> list[int]:
-    from tracecorr.live.processes import find_processes, list_cgroup, read_process
+    from tracecorr.live.processes import find_processes, read_process
 
     if named:
         for pid in named:
@@ -99,73 +123,63 @@ def _list_pids(named: list[int] | None, container: str | None) -> list[int]:
                 raise InputError(f"there is no process {pid}", "tracecorr hang lists those that use the GPU")
         return sorted(set(named))
     if container:
+        from tracecorr.capture.workload.container import ContainerMembers
         from tracecorr.capture.workload.engines import container_pid
 
-        inside = set(list_cgroup(container_pid(container, os.environ)))
-        using = sorted(inside & set(find_processes()))
-        return using or sorted(inside)
+        inside = ContainerMembers(container_pid(container, os.environ)).list_pids()
+        return sorted(set(inside) & set(find_processes())) or inside
     return find_processes()
 
 
-def _look(pids: list[int], wait_s: float, stall_s: float, firsts: dict[int, Look]) -> dict[str, Any]:
+def _look(
+    pids: list[int], wait_s: float, stall_ns: int, firsts: dict[int, Look], read: Callable[[str], bytes] | None
+) -> dict[str, Any]:
     """Return the answer about some processes as JSON; `firsts` has the oldest look since when nothing moved."""
-    from tracecorr.analyze.hangs import judge_scene
-    from tracecorr.live.look import look_twice
-    from tracecorr.live.processes import tell_occupancy
-    from tracecorr.live.scene import ANSWERS, describe_sight, make_scene
-
     if not hasattr(os, "fork") or not Path("/proc/self/task").is_dir():
         raise MachineError("this machine has no /proc", "run it on Linux")
-    told = []
-    for sight in look_twice(pids, wait_s, _LIMIT_SECONDS) if pids else []:
-        if sight.looks[-1].process is None:
-            continue
-        scene = make_scene(sight)
-        stood_ns = sight.looks[-1].at_ns - sight.looks[0].at_ns
-        found = judge_scene(scene, stood_ns, int(stall_s * 1e9))
-        if found and (first := firsts.get(sight.pid)):
-            longer = dataclasses.replace(sight, looks=[first, sight.looks[-1]])
-            stood_ns = longer.looks[-1].at_ns - first.at_ns
-            again = judge_scene(make_scene(longer), stood_ns, int(stall_s * 1e9))
-            found, firsts[sight.pid] = (again, first) if again else (found, sight.looks[0])
-        elif found:
-            firsts[sight.pid] = sight.looks[0]
-        else:
-            firsts.pop(sight.pid, None)
-        told.append(describe_sight(sight, found))
-    status = max((p["status"] for p in told), key=(0, UNKNOWN, FAILED).index, default=0)
-    return {"status": status, "answer": ANSWERS[status], "processes": told, "gpus": tell_occupancy(),
-            "kernel_log": _read_kernel_log(pids) if told else []}  # fmt: skip
+    if not pids:
+        return _answer([], [], [])
+    begin_polars()
+    from tracecorr.capture.plan.machine import is_virtual_function
+    from tracecorr.live.driver import read_driver
+    from tracecorr.live.look import look_twice
+    from tracecorr.live.scene import describe_sight
+
+    sights = [sight for sight in look_twice(pids, wait_s, _LIMIT_SECONDS) if sight.looks[-1].process is not None]
+    driver = read_driver()
+    found = [_judge(sight, driver, stall_ns, firsts) for sight in sights]
+    if read is not None and any(found):
+        # The registers of an SR-IOV function are asked of the host one by one.
+        driver = read_driver(read, ["mqds"] if is_virtual_function() else ["mqds", "hqds"])
+        found = [_judge(sight, driver, stall_ns, firsts) for sight in sights]
+    told = [describe_sight(sight, judged) for sight, judged in zip(sights, found, strict=True)]
+    return _answer(told, driver.list_texts(pids), list(driver.gaps))
 
 
-def _read_kernel_log(pids: list[int]) -> list[str]:
-    """Return what the driver printed in the last 15 minutes, lines that name another process left out."""
-    import polars as pl
+def _judge(sight: Sight, driver: Driver, stall_ns: int, firsts: dict[int, Look]) -> list[Judgment]:
+    """Return what stands in a process, since the first look of those that saw the same."""
+    from tracecorr.analyze.hangs import judge_scene
+    from tracecorr.live.scene import make_scene
 
-    from tracecorr.read.kernel_log.lines import read_records
-    from tracecorr.read.kernel_log.reader import name_messages
-
-    try:
-        log = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        return [f"the kernel log is not readable ({error.strerror}): look as root"]
-    data = bytearray()
-    try:
-        for _ in range(_MOST_RECORDS):
-            try:
-                data += os.read(log, _RECORD_BYTES)
-            except BrokenPipeError:  # records were overwritten
-                continue
-            except OSError:
-                break
-    finally:
-        os.close(log)
-    records = name_messages(read_records(bytes(data)))
-    if records.is_empty():
+    last = sight.looks[-1]
+    found = judge_scene(make_scene(sight, driver), last.at_ns - sight.looks[0].at_ns, stall_ns)
+    if not found:
+        firsts.pop(sight.pid, None)
         return []
-    recent = pl.col("stamp_ns") >= records["stamp_ns"].max() - _RECENT_NS  # type: ignore[operator]
-    mine = pl.col("pid").is_null() | pl.col("pid").is_in(pids)
-    return records.filter(pl.col("name").is_not_null() & recent & mine)["text"].to_list()
+    first = firsts.setdefault(sight.pid, sight.looks[0])
+    longer = dataclasses.replace(sight, looks=[first, last])
+    again = judge_scene(make_scene(longer, driver), last.at_ns - first.at_ns, stall_ns)
+    if not again:
+        firsts[sight.pid] = sight.looks[0]
+    return again or found
+
+
+def _answer(told: list[dict[str, Any]], kernel_log: list[str], not_read: list[str]) -> dict[str, Any]:
+    from tracecorr.live.processes import tell_occupancy
+
+    status = max((p["status"] for p in told), key=tuple(ANSWERS).index, default=NOTHING)
+    return {"status": status, "answer": ANSWERS[status], "processes": told, "gpus": tell_occupancy(),
+            "kernel_log": kernel_log, "not_read": not_read}  # fmt: skip
 
 
 def _render(answer: dict[str, Any]) -> str:
@@ -186,11 +200,9 @@ def _render(answer: dict[str, Any]) -> str:
         lines.append("no process uses the GPU")
     lines += answer["gpus"]
     lines += [f"kernel log: {printable(line)}" for line in answer["kernel_log"]]
-    lines += (
-        []
-        if answer["kernel_log"] or not answer["processes"]
-        else ["kernel log: silent about the GPU in the last 15 minutes"]
-    )
+    lines += [f"not read: {gap}" for gap in answer["not_read"]]
+    if answer["processes"] and not answer["kernel_log"] and not answer["not_read"]:
+        lines.append("kernel log: silent about the GPU in the last 15 minutes")
     return "\n".join(lines)
 
 

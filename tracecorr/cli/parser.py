@@ -1,12 +1,18 @@
-"""What the argument parser cannot do by itself: options with many values, flags in any place, a plain `--help`."""
+"""What the argument parser cannot do by itself: options with many values, flags in any place, times with a unit, and a
+plain `--help`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from tracecorr.model.errors import InputError
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 # Options of `import` that take every word up to the next option: `--amd-log *.log`.
 _GREEDY = ("--amd-log", "--ftrace", "--hqd", "--rocprof", "--kernel-log")
 
@@ -38,6 +44,18 @@ def take_flag(words: list[str], flag: str) -> tuple[list[str], bool]:
     end = words.index("--") if "--" in words else len(words)
     head = [word for word in words[:end] if word != flag]
     return head + words[end:], len(head) < end
+
+
+def read_time(option: str, text: str) -> float:
+    """Return the seconds of a time such as `500ms`, `30s`, `2m` or `30`.
+
+    Raises:
+        InputError: it is none, or nothing.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text.strip())
+    if not found or not float(found[1]):
+        raise InputError(f"{option} {text!r} is no time", "write a number with ms, s, m or h: 500ms, 30s")
+    return float(found[1]) * _UNITS[found[2] or "s"]
 
 
 class Verb(TyperCommand):

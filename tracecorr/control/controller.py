@@ -1,9 +1,11 @@
-"""Which workload is held back, and when: events in, actions out. Nothing here touches a process."""
+"""Which workload is held back, and when: events in, actions out; an actuator does what an action says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tracecorr.model.errors import InputError
 
 # Kinds of events: a workload has work for the GPU, has none, has ended; time passes.
 BUSY, IDLE, ENDED, TICK = "busy", "idle", "ended", "tick"
@@ -32,6 +34,28 @@ class Action:
 
     kind: str
     name: str
+
+
+class HoldError(InputError):
+    """Report why a workload may not or cannot be held back; nobody is held then."""
+
+
+class Actuator:
+    """Do what actions say; all calls come from one thread, which ends after `close`."""
+
+    def apply(self, action: Action) -> None:
+        """Hold or release a workload.
+
+        Raises:
+            HoldError: this may not or cannot be done.
+        """
+        raise NotImplementedError
+
+    def tend(self) -> None:
+        """Do what is due between two actions."""
+
+    def close(self) -> None:
+        """Put back what was changed; nobody is held then."""
 
 
 @dataclass

@@ -1,11 +1,11 @@
-"""How a workload is held back: by a word that it reads, by SIGSTOP, or by what a command of the user's says."""
+"""Who watches and acts: the channel that workloads share, a command of the user's, and the thread that steers."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import selectors
-import signal
+import shlex
 import subprocess
 import threading
 import time
@@ -15,20 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tracecorr.control.controller import BUSY, HOLD, IDLE, RELEASE, TICK, Action, Event
+from tracecorr.control.controller import BUSY, HOLD, IDLE, RELEASE, TICK, Action, Actuator, Event
+from tracecorr.control.stopping import Guard
 from tracecorr.model.errors import InputError
-from tracecorr.store.raw import read_file
 
 # The variable that names the mapped file to the workloads, and that which says which of them it is.
 CHANNEL_VARIABLE, ROLE_VARIABLE = "TRACECORR_CHANNEL", "TRACECORR_ROLE"
 _WORDS = 3
 # A look at the word of the high one costs less than a microsecond; between two looks the CPU is given away.
 _PAUSE_SECONDS = 50e-6
-# So that a process that is made while its parent is stopped is found, too.
-_LOOKS = 3
 _PATIENCE_SECONDS = 2.0
-# Variables of the launchers of distributed jobs (torchrun, Open MPI, MPICH, Slurm) with the number of members.
-_MEMBERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
 
 class Channel:
@@ -40,6 +36,7 @@ class Channel:
 
     def __init__(self, path: Path) -> None:
         """Make the file, which the caller's workloads may write, too; the folder is theirs, so no link is followed."""
+        self.path = path
         path.unlink(missing_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -70,101 +67,25 @@ class Channel:
         self._map.close()
 
 
-class Actuator(Protocol):
-    """Do what an action says."""
+class SharedWord(Actuator):
+    """Hold the low one by word 0 of the channel, which it reads before each launch.
 
-    def apply(self, action: Action) -> None:
-        """Hold or release a workload."""
+    Args:
+        channel: the channel.
+        guard: sets the word to 0 if this process dies.
+    """
 
-
-class SharedWord:
-    """Hold the low one by word 0 of the channel, which it reads before each launch."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, channel: Channel, guard: Guard) -> None:
+        self._channel, self._guard = channel, guard
+        guard.tell(f"dd if=/dev/zero of={shlex.quote(str(channel.path))} bs=8 count=1 conv=notrunc")
 
     def apply(self, action: Action) -> None:
         """Set the word."""
         self._channel.hold(held=action.kind == HOLD)
 
-
-class StopSignals:
-    """Hold the processes of a workload by SIGSTOP; packets that are queued, and running kernels, go on.
-
-    Args:
-        pid_file: its shell writes its number there when it starts.
-        uid: whose processes are stopped; the file is the user's, who may write any number.
-        force: also stop a member of a distributed job, whose peers may then wait in vain.
-    """
-
-    def __init__(self, pid_file: Path, uid: int, *, force: bool = False) -> None:
-        self._pid_file, self._uid, self._force = pid_file, uid, force
-
-    def apply(self, action: Action) -> None:
-        """Stop all processes of the workload, or let them go on.
-
-        Raises:
-            InputError: it is a member of a distributed job.
-        """
-        number = signal.SIGSTOP if action.kind == HOLD else signal.SIGCONT
-        seen: set[int] = set()
-        for _ in range(_LOOKS):
-            fresh = self._list_processes() - seen
-            for pid in fresh:
-                self._refuse_member(pid, action)
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            seen |= fresh
-            if not fresh:
-                return
-
-    def _list_processes(self) -> set[int]:
-        """Return the descendants of the workload's shell, which itself waits and holds no file of the GPU."""
-        with suppress(OSError, ValueError):
-            return {pid for pid in _list_descendants(int(read_file(self._pid_file))) if _find_owner(pid) == self._uid}
-        return set()
-
-    def _refuse_member(self, pid: int, action: Action) -> None:
-        if self._force or action.kind == RELEASE:
-            return
-        if told := find_membership(_read_environment(pid)):
-            raise InputError(
-                f"the low workload is a member of a distributed job ({told}): to stop it may stall its peers",
-                "use another policy, or --force",
-            )
-
-
-def find_membership(environment: Iterable[str]) -> str:
-    """Return the variable that says that a process is one of several of a job; empty if none does.
-
-    >>> find_membership(["RANK=0", "WORLD_SIZE=8"])
-    'WORLD_SIZE=8'
-    """
-    for name, _, value in (entry.partition("=") for entry in environment):
-        if name in _MEMBERS and value.isdecimal() and int(value) > 1:
-            return f"{name}={value}"
-    return ""
-
-
-def _read_environment(pid: int) -> list[str]:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    return []
-
-
-def _find_owner(pid: int) -> int | None:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}").stat().st_uid
-    return None
-
-
-def _list_descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    with suppress(OSError):
-        for path in Path(f"/proc/{pid}/task").glob("*/children"):
-            for child in map(int, path.read_text().split()):
-                found += [child, *_list_descendants(child)]
-    return found
+    def close(self) -> None:
+        """Let the guard rest."""
+        self._guard.tell("")
 
 
 class Decider(Protocol):
@@ -296,10 +217,14 @@ class Steering:
                 kind = TICK if busy == was_busy else BUSY if busy else IDLE
                 was_busy = busy
                 self._apply(self._decider.handle(Event(kind, "" if kind == TICK else "high", now)))
+                self._actuator.tend()
                 time.sleep(_PAUSE_SECONDS)
         finally:
             # Whatever happened, nobody stays held.
-            self._apply([Action(RELEASE, "low")])
+            try:
+                self._apply([Action(RELEASE, "low")])
+            finally:
+                self._actuator.close()
 
     def _apply(self, actions: Iterable[Action]) -> None:
         for action in actions:

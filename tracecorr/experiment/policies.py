@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracecorr.capture.workload.invoker import find_invoker
-from tracecorr.control.controller import Controller
+from tracecorr.control.controller import Actuator, Controller
 from tracecorr.control.steering import (
     CHANNEL_VARIABLE,
     ROLE_VARIABLE,
@@ -20,17 +20,22 @@ from tracecorr.control.steering import (
     Decider,
     SharedWord,
     Steering,
-    StopSignals,
-    find_membership,
 )
+from tracecorr.control.stopping import Freezer, Guard, StopSignals
+from tracecorr.control.suspending import SuspendedQueues
+from tracecorr.control.suspending import find_refusal as find_driver_refusal
+from tracecorr.control.workload import Workload, find_membership
 from tracecorr.model.errors import InputError
 from tracecorr.store.raw import read_topology
 
-NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP, COMMAND = (
-    "none", "priority", "cumask", "slice", "event", "stop", "command",
+NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP, SUSPEND, COMMAND = (
+    "none", "priority", "cumask", "slice", "event", "stop", "suspend", "command",
 )  # fmt: skip
-POLICIES = (NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP)
-_STEERED = (SLICE, EVENT, STOP, COMMAND)
+POLICIES = (NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP, SUSPEND)
+_STEERED = (SLICE, EVENT, STOP, SUSPEND, COMMAND)
+# These hold processes, whatever they do; the others are asked for their cooperation.
+FORCED = (STOP, SUSPEND)
+SIGNAL, FREEZER = "signal", "freezer"
 # Read by the programs in samples/workloads as the priority of their stream.
 _PRIORITY_VARIABLE = "TRACECORR_PRIORITY"
 _LAUNCHERS = ("torchrun", "torch.distributed", "mpirun", "mpiexec", "srun", "deepspeed", "accelerate launch")
@@ -45,13 +50,17 @@ class PolicyOptions:
         share: of each period that the low one may run under `slice`, and of the CUs under `cumask`.
         period_ns: of `slice`.
         command: the user's own policy, "" = none.
-        force: also stop a member of a distributed job.
+        force: also hold a member of a distributed job.
+        stop_by: `signal` or `freezer`.
+        allow_reset: suspend queues, which may end in a reset of the GPU.
     """
 
     share: float = 0.2
     period_ns: int = 10_000_000
     command: str = ""
     force: bool = False
+    stop_by: str = SIGNAL
+    allow_reset: bool = False
 
 
 def find_refusal(policy: str, options: PolicyOptions, low: str, container: str | None) -> str:
@@ -67,12 +76,20 @@ def find_refusal(policy: str, options: PolicyOptions, low: str, container: str |
         return "its file and its processes are the host's: run the experiment inside of the container"
     if policy == CUMASK and not _list_cus():
         return "the KFD's topology shows no GPU with CUs, so there is nothing to divide"
-    if policy == STOP and not options.force:
+    if policy in FORCED and not options.force:
         if told := find_membership([f"{name}={value}" for name, value in os.environ.items()]):
-            return f"this is a member of a distributed job ({told}), whose peers a stopped one would stall (--force)"
+            return f"this is a member of a distributed job ({told}), whose peers a held one would stall (--force)"
         if launcher := next((name for name in _LAUNCHERS if name in low), ""):
-            return f"{launcher} starts a distributed job, whose peers a stopped member would stall (--force)"
+            return f"{launcher} starts a distributed job, whose peers a held member would stall (--force)"
+    if policy == SUSPEND:
+        return find_driver_refusal() if options.allow_reset else _NO_RESET
     return ""
+
+
+_NO_RESET = (
+    "each suspend unmaps all queues of the GPU, and a wave that cannot be saved ends in a reset, which kills every "
+    "process there: --allow-gpu-reset takes that risk"
+)
 
 
 def _list_cus() -> list[int]:
@@ -119,35 +136,48 @@ class Steered:
 
 
 @contextmanager
-def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_file: Path) -> Iterator[Steered]:
+def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_files: Mapping[str, Path]) -> Iterator[Steered]:
     """Act on the low one during a phase, as its policy says; nobody is held at the end.
 
     Args:
         policy: its name.
         options: how it acts.
         channel_path: where the mapped file is made.
-        pid_file: where the low one's shell writes its number.
+        pid_files: role -> where its shell writes its number.
 
     Raises:
-        InputError: the low one may not be stopped, or the user's command failed.
+        HoldError: the low one may not or cannot be held.
+        InputError: the user's command failed.
     """
     told = Steered()
     if policy not in _STEERED:
         yield told
         return
-    channel, uid = Channel(channel_path), find_invoker(os.environ).uid
+    uid = find_invoker(os.environ).uid
+    channel, workloads = Channel(channel_path), {role: Workload(path, uid) for role, path in pid_files.items()}
     decider = CommandDecider(options.command) if policy == COMMAND else _make_controller(policy, options)
-    actuator = StopSignals(pid_file, uid, force=options.force) if policy == STOP else SharedWord(channel)
-    steering = Steering(decider, actuator, channel)
-    try:
-        with steering:
-            yield told
-        steering.check()
-    finally:
-        told.applied, told.reads = steering.applied, None if policy == STOP else channel.reads
-        if isinstance(decider, CommandDecider):
-            decider.close()
-        channel.close()
+    with Guard() as guard:
+        steering = Steering(decider, _choose_actuator(policy, options, channel, workloads, guard), channel)
+        try:
+            with steering:
+                yield told
+            steering.check()
+        finally:
+            told.applied, told.reads = steering.applied, None if policy in FORCED else channel.reads
+            if isinstance(decider, CommandDecider):
+                decider.close()
+            channel.close()
+
+
+def _choose_actuator(
+    policy: str, options: PolicyOptions, channel: Channel, workloads: Mapping[str, Workload], guard: Guard
+) -> Actuator:
+    low, high = workloads["low"], workloads["high"]
+    if policy == SUSPEND:
+        return SuspendedQueues(low.list_processes, high.list_processes, force=options.force)
+    if policy == STOP:
+        return (Freezer if options.stop_by == FREEZER else StopSignals)(low, guard, force=options.force)
+    return SharedWord(channel, guard)
 
 
 def _make_controller(policy: str, options: PolicyOptions) -> Decider:

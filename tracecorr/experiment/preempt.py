@@ -23,10 +23,10 @@ from tracecorr.analyze.experiment import APART, STAMPS, TOGETHER, as_rows, measu
 from tracecorr.capture.plan.runtimes import installed_libraries
 from tracecorr.capture.workload.engines import container_pid, find_engine
 from tracecorr.capture.workload.invoker import find_invoker, read_environment
-from tracecorr.control import HOLD
+from tracecorr.control import HOLD, HoldError
 from tracecorr.experiment.policies import (
+    FORCED,
     NONE,
-    STOP,
     PolicyOptions,
     Steered,
     choose_variables,
@@ -269,23 +269,44 @@ def _run_rounds(options: PreemptOptions, say: _Say) -> Runs:
             say(f"policy {policy} was not tried: {refused}")
             tried.append(Tried(policy, refused))
             continue
-        steered = []
-        for number in range(options.rounds):
-            for phase in _PLAIN if policy == NONE else _CAPTURED:
-                place = _Place(options, policy, phase, number)
-                say(f"round {number + 1} of {options.rounds}: {place.shown}")
-                found, what = _run_phase(place)
-                parts.append(as_rows(phase, number, found, policy))
-                steered.append(what)
-        tried.append(_sum_up(policy, steered))
+        try:
+            found, what = _try_policy(options, policy, say)
+            parts += found
+            tried.append(what)
+        except HoldError as error:
+            say(f"policy {policy} was given up: {error.what}")
+            tried.append(Tried(policy, error.what))
     for place in _list_captured(options, [t.policy for t in tried if not t.refused]):
         say(f"captured: {place.shown}")
-        captures[place.shown] = options.folder / f"{place.stem.removeprefix('captured-')}.tracecorr"
-        captured.append(as_rows(place.phase, 0, _capture_phase(place, captures[place.shown], say), place.policy))
+        target = options.folder / f"{place.stem.removeprefix('captured-')}.tracecorr"
+        try:
+            stamps = _capture_phase(place, target, say)
+        except HoldError as error:
+            say(f"{place.shown} was not captured: {error.what}")
+            continue
+        captures[place.shown] = target
+        captured.append(as_rows(place.phase, 0, stamps, place.policy))
     commands = {"high": options.high, "low": options.low}
     runs = Runs(pl.concat(parts), pl.concat(captured), captures, commands, tuple(tried))
     _store(options, runs)
     return runs
+
+
+def _try_policy(options: PreemptOptions, policy: str, say: _Say) -> tuple[list[pl.DataFrame], Tried]:
+    """Run the uninstrumented rounds of a policy; return their stamps, and what became of it.
+
+    Raises:
+        HoldError: it is given up.
+    """
+    steered, found = [], []
+    for number in range(options.rounds):
+        for phase in _PLAIN if policy == NONE else _CAPTURED:
+            place = _Place(options, policy, phase, number)
+            say(f"round {number + 1} of {options.rounds}: {place.shown}")
+            stamps, what = _run_phase(place)
+            found.append(as_rows(phase, number, stamps, policy))
+            steered.append(what)
+    return found, _sum_up(policy, steered)
 
 
 def _list_captured(options: PreemptOptions, policies: Sequence[str]) -> Iterator[_Place]:
@@ -352,9 +373,9 @@ class _Place:
         return self.options.folder / "channel"
 
     @property
-    def pid_file(self) -> Path:
-        """Return the file with the number of the low one's shell."""
-        return self.options.folder / "low.pid"
+    def pid_files(self) -> dict[str, Path]:
+        """Return role -> file with the number of its shell."""
+        return {role: self.options.folder / f"{role}.pid" for role in ("high", "low")}
 
 
 def _leave(folder: Path, say: _Say) -> None:
@@ -405,9 +426,8 @@ def _command(place: _Place, role: str) -> str:
     variables = choose_variables(place.policy, role, place.options.policy, place.channel)
     commands = {"high": place.options.high, "low": place.options.low}
     # $$ of a subshell is the number of its parent.
-    told = (
-        f"sh -c 'echo $PPID' > {shlex.quote(str(place.pid_file))}; " if place.policy == STOP and role == "low" else ""
-    )
+    path = shlex.quote(str(place.pid_files[role]))
+    told = f"sh -c 'echo $PPID' > {path}; " if place.policy in FORCED else ""
     return f"{told}{export_words(variables)}{commands[role]}"
 
 
@@ -427,8 +447,9 @@ def _run_phase(place: _Place) -> tuple[dict[str, list[_Stamp]], Steered]:
 
 
 def _steered(place: _Place) -> AbstractContextManager[Steered]:
-    place.pid_file.unlink(missing_ok=True)
-    return steer(place.policy, place.options.policy, place.channel, place.pid_file)
+    for path in place.pid_files.values():
+        path.unlink(missing_ok=True)
+    return steer(place.policy, place.options.policy, place.channel, place.pid_files)
 
 
 def _outer_script(place: _Place) -> str:

@@ -204,9 +204,8 @@ def _describe_policies(runs: Runs, kept: float, target_ns: int) -> Iterator[tupl
             pl.concat([base, own]), pl.DataFrame(schema={"role": pl.String, "ratio": pl.Float64}), kept
         )
         shown = TOGETHER if tried.policy == NONE else f"{TOGETHER} under {tried.policy}"
-        moves = (
-            dict(count_moves(Capture.open(runs.captures[shown])).select("what", "n").rows()) if runs.captures else {}
-        )
+        seen = runs.captures.get(shown)
+        moves = {} if seen is None else dict(count_moves(Capture.open(seen)).select("what", "n").rows())
         said = describe_policy(tried.policy, finding, moves, longest, target_ns)
         if tried.reads == 0:
             said += "; the low one never asked whether it may launch (TRACECORR_CHANNEL), so it was not held"

@@ -11,7 +11,14 @@ from tracecorr.link.calls import list_unsure_names
 from tracecorr.link.commands import match_commands, match_completions
 from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads, span_stores
 from tracecorr.link.events import attach_columns, fill_columns, find_places
-from tracecorr.link.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
+from tracecorr.link.signals import (
+    add_migrations,
+    drop_ended,
+    link_dependencies,
+    link_gpu_times,
+    list_doubted,
+    list_uses,
+)
 from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
 from tracecorr.model.calls import IS_PACKET
@@ -140,7 +147,8 @@ def build_launches(
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
     spans = link_gpu_times(times, uses).join(base, on="event", how="semi", maintain_order="left")
-    gpu = drop_ended(spans, joined, times)
+    is_doubted = pl.col("event").is_in(list_doubted(events, uses).implode())
+    gpu = drop_ended(spans.filter(~is_doubted), joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
     edges = _list_edges(link_dependencies(base, packets, uses), joined, gpu)
@@ -153,7 +161,7 @@ def build_launches(
     kernels = told.drop_nulls("kernel").group_by("kernel").agg(
         pl.col(column).max().alias(name) for name, column in _KERNEL_COLUMNS.items()
     )  # fmt: skip
-    reason = _reason(sources, *_span_trace(events))
+    reason = _reason(sources, *_span_trace(events), is_doubted)
     table = schema.LAUNCHES.conform(_select(joined.with_columns(unlinked_reason=reason)))
     return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, kernels)
 
@@ -304,7 +312,7 @@ def _span_trace(events: pl.DataFrame) -> tuple[pl.Expr, pl.Expr]:
     return pl.lit(first, pl.Int64), pl.lit(last, pl.Int64)
 
 
-def _reason(sources: set[str], trace_from: pl.Expr, trace_to: pl.Expr) -> pl.Expr:
+def _reason(sources: set[str], trace_from: pl.Expr, trace_to: pl.Expr, is_doubted: pl.Expr) -> pl.Expr:
     """Say which link a launch lacks, the first on the path first."""
     is_packet = pl.col("layer") == "aql"
     if "ftrace" not in sources:
@@ -327,6 +335,7 @@ def _reason(sources: set[str], trace_from: pl.Expr, trace_to: pl.Expr) -> pl.Exp
         .when(pl.col("command_event").is_null()).then(_word("no command line before it in its call"))
         .when(is_packet & pl.col("packet_index").is_null()).then(_word(no_index))
         .when(is_packet & pl.col("doorbell_event").is_null()).then(no_store)
+        .when(is_doubted).then(_word("the runtime calls the GPU time of its signal invalid"))
     )  # fmt: skip
 
 

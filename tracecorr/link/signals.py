@@ -8,7 +8,7 @@ from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.link.events import attach_args
 from tracecorr.model import frames, schema
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import MIGRATIONS
+from tracecorr.model.kinds import INVALID_GPU_TIME, MIGRATIONS
 
 _WORD = (1 << 64) - 1
 
@@ -128,6 +128,18 @@ def _add_printed_late(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFram
     late = late.unique("use", keep="none", maintain_order=True).select(found.columns)
     others = found.join(late, on="gpu_event", how="anti").join(late, on="use", how="anti")
     return pl.concat([others, late])
+
+
+def list_doubted(events: pl.DataFrame, uses: pl.DataFrame) -> pl.Series:
+    """Return the packets and copies whose GPU time the runtime calls invalid (`Invalid signal timing`).
+
+    Args:
+        events: placed rows with event, ts_ns, layer, name, process, signal.
+        uses: as `list_uses` returns them.
+    """
+    columns = events.select("layer", "name", "process", "signal", "ts_ns")
+    lines = columns.filter((pl.col("layer") == "signal") & (pl.col("name") == INVALID_GPU_TIME)).drop_nulls("signal")
+    return _latest_use(lines.with_columns(signal=_address("signal")), uses)["use"].unique()
 
 
 @gives(frames.WAITS)

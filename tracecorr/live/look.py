@@ -76,6 +76,7 @@ class Sight:
         names: kernels by the address of their descriptor.
         values: what packets wait for and write, by ring and index.
         counts: written and finished packets by the address of the read index, where only they were asked for.
+        dumps: dumps of the driver by their name, where only they were asked for.
         gaps: what could not be seen, in words, and what would help.
     """
 
@@ -84,10 +85,11 @@ class Sight:
     names: dict[int, str] = field(default_factory=dict)
     values: dict[tuple[int, int], ValueUse] = field(default_factory=dict)
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    dumps: dict[str, bytes] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
 
     def add(self, piece: tuple[str, Any]) -> None:
-        """Add what the child sent: `look`, `names`, `values`, `counts` or `gap`; a look replaces one that saw less."""
+        """Add what the child sent: `look`, `gap`, or what a field is named after; a look replaces one that saw less."""
         kind, value = piece
         if kind == "look" and self.looks and self.looks[-1].at_ns == value.at_ns:
             self.looks[-1] = value

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _KFD, _SYSFS = "/dev/kfd", Path("/sys/class/kfd/kfd")
 _COMPUTE = "0"  # KFD_QUEUE_TYPE_COMPUTE
 _CGROUPS = Path("/sys/fs/cgroup")
+# `starttime` of /proc/PID/stat, counted from behind the name.
+_START, _TICK_NS = 19, 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Process:
         is_frozen: whether its cgroup is frozen.
         evicted_ms: how long its queues have been evicted, by GPU (gpu_id); empty = the driver does not tell.
         queues: how many compute queues it has on each GPU (gpu_id).
+        began_ns: when it began (monotonic).
     """
 
     pid: int
@@ -32,6 +36,7 @@ class Process:
     is_frozen: bool
     evicted_ms: dict[int, int]
     queues: dict[int, int]
+    began_ns: int = 0
 
 
 def find_processes() -> list[int]:
@@ -46,15 +51,6 @@ def find_processes() -> list[int]:
 def uses_gpu(pid: int) -> bool:
     """Tell whether a process has /dev/kfd open; a root of its own has it below that."""
     return any(link.endswith(_KFD) for link in _links(f"/proc/{pid}/fd"))
-
-
-def list_cgroup(pid: int) -> list[int]:
-    """Return the processes of the cgroup of a process, those below it included: all of a container."""
-    group = _CGROUPS / (_cgroup(pid) or "").lstrip("/")
-    found: set[int] = set()
-    for path in (group / "cgroup.procs", *group.glob("**/cgroup.procs")):
-        found |= {int(word) for word in _read(path).split()}
-    return sorted(found)
 
 
 def read_process(pid: int) -> Process | None:
@@ -76,7 +72,15 @@ def read_process(pid: int) -> Process | None:
         if gpu.isdecimal() and kind == _COMPUTE:
             queues[int(gpu)] = queues.get(int(gpu), 0) + 1
     state, tracer = status.get("State", "?").strip()[:1], int(status.get("TracerPid", "0"))
-    return Process(pid, status.get("Name", "").strip(), state, tracer, "frozen 1" in frozen, evicted, queues)
+    return Process(pid, status.get("Name", "").strip(), state, tracer, "frozen 1" in frozen, evicted, queues,
+                   _read_start(pid))  # fmt: skip
+
+
+def _read_start(pid: int) -> int:
+    """Return when a process began on CLOCK_MONOTONIC; the kernel tells it on CLOCK_BOOTTIME, in ticks."""
+    fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    return int(fields[_START]) * _TICK_NS - suspended if len(fields) > _START else 0
 
 
 def read_slots() -> dict[int, int]:

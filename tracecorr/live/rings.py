@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tracecorr.live.memory import Memory
 
 # amd_queue_t: type, features; base; doorbell; size, reserved; id; caps. Then the indexes, and a check.
-_QUEUE_HEAD, _WRITE_AT, _READ_AT, _CHECK_AT, _QUEUE_BYTES = "<IIQQIIQI", 56, 128, 136, 256
+_QUEUE_HEAD, _WRITE_AT, READ_AT, _CHECK_AT, _QUEUE_BYTES = "<IIQQIIQI", 56, 128, 136, 256
 # amd_signal_t: kind, value, mailbox, event id, padding, start, end, queue, 8 bytes more. Behind it in SharedSignal:
 # start of an SDMA copy, core signal, id, 8 bytes, end of the copy.
 _SIGNAL = "<qqQIIQQQ8xQQQQQ"
@@ -121,9 +121,9 @@ def read_queue(memory: Memory, address: int, *, with_packets: bool = True) -> Qu
     if not data:
         return None
     _, _, ring, _, size, _, queue_id, _ = struct.unpack_from(_QUEUE_HEAD, data)
-    write, read = (struct.unpack_from("<Q", data, at)[0] for at in (_WRITE_AT, _READ_AT))
+    write, read = (struct.unpack_from("<Q", data, at)[0] for at in (_WRITE_AT, READ_AT))
     (check,) = struct.unpack_from("<I", data, _CHECK_AT)
-    if check != _READ_AT or not 0 < size <= _LARGEST_RING or size & (size - 1) or not ring:
+    if check != READ_AT or not 0 < size <= _LARGEST_RING or size & (size - 1) or not ring:
         return None
     if not with_packets:
         return Queue(address, ring, size, queue_id, write, read)
@@ -146,7 +146,7 @@ def count_packets(memory: Memory, places: Iterable[tuple[int, int, int]]) -> dic
     """
     found = {}
     for read_at, write_at, ring in places:
-        address = read_at - _READ_AT
+        address = read_at - READ_AT
         queue = read_queue(memory, address, with_packets=False) if address == write_at - _WRITE_AT else None
         if queue is not None and queue.ring == ring:
             found[read_at] = (queue.write, queue.read)

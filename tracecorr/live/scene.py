@@ -7,23 +7,26 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracecorr.analyze.hangs import Judgment
+from tracecorr.live.driver import Driver, find_slots, list_lines
 from tracecorr.live.look import Look, Sight
 from tracecorr.live.rings import KINDS, Packet, Queue, Signal, holds
 from tracecorr.live.threads import Thread
-from tracecorr.model.standstill import Ring, Scene, Wait, Waiter, Work
+from tracecorr.model.standstill import ANSWERS, NOTHING, STANDS, UNTOLD, Ring, Scene, Wait, Waiter, Work
 
-NOTHING, STANDS, UNTOLD = 0, 4, 5  # exit statuses of `tracecorr hang`
-ANSWERS = {
-    NOTHING: "nothing stands", STANDS: "something stands", UNTOLD: "it cannot be told whether something stands",
-}  # fmt: skip
 _USER = 1
 _OTHERS = "SDMA, a handler of the host, or another process"
 _MOST_LOST = 4
 _HALTED = {"T": "stopped by a signal (SIGSTOP, SIGTSTP)", "t": "stopped by who traces it"}
 
 
-def make_scene(sight: Sight) -> Scene:
-    """Return the scene of two looks; empty of rings where memory could not be read."""
+def make_scene(sight: Sight, driver: Driver | None = None) -> Scene:
+    """Return the scene of two looks; empty of rings where memory could not be read.
+
+    Args:
+        sight: what was seen of the process.
+        driver: what the driver told; None = it was not asked.
+    """
+    slots = find_slots(driver, sight) if driver else {}
     first, last = sight.looks[0], sight.looks[-1]
     signals = last.signals
     before = {queue.address: queue for queue in first.queues or []}
@@ -48,11 +51,13 @@ def make_scene(sight: Sight) -> Scene:
         has_moved = not packets or _first(was) != _first(packets)
         lost = () if earlier is None else tuple(_list_lost(queue, first, last, makers))
         empty = range(queue.read, packets[0].index) if packets else range(0)
-        rings[key] = Ring(key, _name(queue), queue.size, queue.write, queue.read, has_moved, lost, len(empty))
+        rings[key] = Ring(key, _name(queue), queue.size, queue.write, queue.read, has_moved, lost, len(empty),
+                          slots.get(queue.ring))  # fmt: skip
     waiters = {f"thread {t.tid}": _make_waiter(t, first, last, makers, signals) for t in last.threads}
     return Scene(
-        works, heads, waiters, rings, _tell_halted(last), _tell_unmapped(first, last), _list_copies(first, last, makers)
-    )
+        works, heads, waiters, rings, _tell_halted(last), _tell_unmapped(first, last),
+        _list_copies(first, last, makers), list_lines(driver, sight) if driver else (),
+    )  # fmt: skip
 
 
 def _key(ring: int, index: int) -> str:

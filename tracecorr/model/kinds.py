@@ -19,6 +19,8 @@ RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 COPY, COPY_FAILED, COPY_REFUSED = "copy", "copy_failed", "copy_refused"
 # What HIP asks of ROCr for managed memory: neither packets nor copies, but they complete signals.
 MIGRATIONS = ("prefetch", "discard")
+# The runtime read a start and end of a signal that cannot be (ROCm 10).
+INVALID_GPU_TIME = "invalid_gpu_time"
 # Log packets that occupy a slot of an AQL ring.
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later
@@ -38,6 +40,19 @@ COMPLETE = "complete"
 NULL_STREAM = 1
 # Commands that make barriers only, and the one of all packets of a graph launch, which writes these first.
 MARKERS, GRAPH_COMMAND = ("InternalMarker", "Marker"), "Task"
+# Results of calls and system calls that are no failure.
+SUCCEEDED = ("hipSuccess", "HIPRTC_SUCCESS")
+# What was asked for is not done yet, or a wait ended before it was.
+NOT_YET = (
+    "hipErrorNotReady", "EAGAIN", "ETIMEDOUT",
+    # A signal ended a wait, and the kernel may start the call again.
+    "EINTR", "ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK",
+)  # fmt: skip
+# 0, what a call counted or made (bytes, a descriptor, a pid), or where it put something.
+NUMBER = "^([0-9]+|0x[0-9a-f]+)$"
+# They print no exit line (some releases do, then it is the very next record of the thread).
+WITHOUT_EXIT = ("hipGetLastError", "hipExtGetLastError")
+CORRELATION_RULE = "rocprof_correlation"
 # What the names of the calls that launch a graph begin with.
 GRAPH_CALL = "hipGraphLaunch"
 # The command of one kernel launch.
@@ -65,10 +80,10 @@ LOG_LEVEL, LOG_MESSAGE = "log_level", "message"
 UNKNOWN_FORM = "unknown_form"
 
 # What runtime, C library and shell print beside the records when a program fails, and the first words of it.
-ABORTED_PACKET = "aborted_packet"
+ABORTED_PACKET, HUNG_PACKET, IDLE_QUEUE = "aborted_packet", "hung_packet", "idle_queue"
 NOTICES = (
     "memory_access_fault", "memory_critical_error", "hardware_exception", "device_assertion", ABORTED_PACKET,
-    "ended_by_signal",
+    HUNG_PACKET, IDLE_QUEUE, "hung_queue", "ended_by_signal",
 )  # fmt: skip
 # What `args` has of an error that goes on with the one before it: how far its text is indented.
 LOG_INDENT = "indent"
@@ -120,3 +135,12 @@ def describe_choice(words: Iterable[str]) -> str:
 def describe_flags() -> str:
     """Return the meaning of a column of flags: each bit with its number."""
     return f"bits: {'; '.join(f'{int(flag)} = {meaning}' for flag, meaning in FLAG_MEANINGS.items())}"
+
+
+# The claims that verdicts judge, in the order in which they are told.
+VERDICTS = (
+    "nothing_lost", "clock_aligned", "causality", "compute_uses_doorbell", "doorbell_per_packet",
+    "packet_sequence_complete", "copies_use_user_sdma", "no_kcq_use", "queue_creation_complete",
+    "kfd_create_under_1ms", "rocr_create_time", "mqd_ops_per_queue", "no_deadlock", "scheduler_mode",
+    "priority_reaches_hardware", "queue_backlog", "hqd_quantum",
+)  # fmt: skip

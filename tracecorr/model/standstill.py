@@ -9,6 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# Exit statuses of `tracecorr hang`, the mildest first.
+NOTHING, UNTOLD, STANDS = 0, 5, 4
+ANSWERS = {
+    NOTHING: "nothing stands", UNTOLD: "it cannot be told whether something stands", STANDS: "something stands",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Wait:
@@ -43,6 +49,7 @@ class Work:
         any_of: whether one condition is enough (barrier-OR).
         is_gated: whether it starts only when all packets before it have ended (barrier bit); None = not known.
         event: its row in `events`.
+        longest_ns: the longest earlier run of its kernel; None = none has GPU times.
     """
 
     key: str
@@ -54,6 +61,7 @@ class Work:
     any_of: bool = False
     is_gated: bool | None = True
     event: int | None = None
+    longest_ns: int | None = None
 
     @property
     def name(self) -> str:
@@ -83,6 +91,43 @@ class Waiter:
 
 
 @dataclass(frozen=True)
+class Line:
+    """Hold a line of the driver in the kernel log after which queues may stand.
+
+    Args:
+        told: the line and its time, in words.
+        means, helps: what it says, and what its reader can do (empty if nothing general is known), in words.
+        ring: key of the ring that it names; empty = none.
+        names_process: whether it names the process.
+        event: its row in `events`.
+    """
+
+    told: str
+    means: str
+    helps: str = ""
+    ring: str = ""
+    names_process: bool = False
+    event: int | None = None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Hold what the registers (HQDs) of a ring held.
+
+    Args:
+        xccs: on how many XCCs it was active; 0 = it was not mapped.
+        error: of its registers the largest CP_HQD_ERROR.
+        dequeue_request: not 0 = the driver asked it to leave the GPU.
+        is_fetched: PQ_EMPTY on all XCCs: nothing is left that was rung and not fetched.
+    """
+
+    xccs: int = 0
+    error: int = 0
+    dequeue_request: int = 0
+    is_fetched: bool = False
+
+
+@dataclass(frozen=True)
 class Ring:
     """Hold a ring with packets that have not ended, as two looks saw it.
 
@@ -94,6 +139,7 @@ class Ring:
         has_moved: whether a packet ended between the looks.
         lost: packets before the read index whose completion signal was not completed, in words.
         skipped: slots from the read index on that hold no packet any more, or not yet, or one that ended.
+        slot: what its registers held; None = they were not read.
     """
 
     key: str
@@ -104,6 +150,7 @@ class Ring:
     has_moved: bool
     lost: tuple[str, ...] = ()
     skipped: int = 0
+    slot: Slot | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +165,7 @@ class Scene:
         halted: why none of its threads can go on (stopped, traced, frozen), in words; empty = they can.
         unmapped: why none of its queues is on the GPU, in words; empty = no such thing is known.
         copies: SDMA copies that began and have no end, in words.
+        lines: what the kernel log says of its queues, its GPU or itself.
     """
 
     works: Mapping[str, Work] = field(default_factory=dict)
@@ -127,3 +175,4 @@ class Scene:
     halted: str = ""
     unmapped: str = ""
     copies: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()

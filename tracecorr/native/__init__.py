@@ -1,16 +1,14 @@
 """Compiled loops over arrays (`*.c`): over every line of a log, and over every row (`links.py`).
 
 They see bytes only inside the padding of `Text`. `library.py` takes their types from the C files; each other module has
-the name of the C file whose functions it calls, those of `tables.py` are in `lines.c`.
+the name of the C file whose functions it calls.
 """
 
-from tracecorr.native.arrays import Ints, Scratch, Words, address
 from tracecorr.native.joins import Records, set_lanes
-from tracecorr.native.library import KERNEL, Struct
-from tracecorr.native.lines import find_lines
+from tracecorr.native.library import KERNEL, Ints, Scratch, Struct, Words, address
+from tracecorr.native.lines import HashTable, code_spans, find_lines, hash_spans, hash_text
 from tracecorr.native.links import find_parents, find_roots
 from tracecorr.native.rows import end_calls, gather, gather_texts
-from tracecorr.native.tables import HashTable, code_spans, hash_spans, hash_text
 from tracecorr.native.views import (
     CROSSED,
     UNSORTED,

@@ -1,4 +1,4 @@
-"""The compiled functions and structures of the C files beside this module, with the types that these declare.
+"""The compiled functions and structures of the C files beside this module, and arrays as these take them: by address.
 
 The library knows nothing of Python, so one build serves every version of it. Pointers are passed as addresses.
 """
@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from tracecorr.native.arrays import address
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
 
 # `scripts/build_native.py` writes it where the package is installed from.
 LIBRARY = Path(__file__).with_name("kernel.so")
@@ -27,6 +31,39 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _STRUCT = re.compile(r"^typedef struct \{(.*?)^\} (\w+);", re.DOTALL | re.MULTILINE)
 _FUNCTION = re.compile(r"^(void|i64) (\w+)\(([^)]*)\)", re.MULTILINE)
 _DECLARED = re.compile(r"(?:const )?(\w+) (.*)", re.DOTALL)
+
+
+def address(array: Any) -> int:
+    """Return where the first element of a contiguous array lies.
+
+    Arrow tells it much sooner than numpy's own `ctypes.data`, and each block asks hundreds of times.
+    """
+    place: int = pa.py_buffer(array).address
+    return place
+
+
+def as_ints(array: npt.NDArray[Any]) -> Ints:
+    """Return an array of any numbers as contiguous 64-bit ones."""
+    return np.ascontiguousarray(array, np.int64)
+
+
+def places_of(column: pa.Array) -> tuple[int, int | None, int]:
+    """Return where numbers lie, and the bits that tell which there are, from which bit on."""
+    valid, values = column.buffers()
+    return values.address + column.type.bit_width // 8 * column.offset, valid.address if valid else None, column.offset
+
+
+class Scratch:
+    """Keep arrays for the next turn: fresh memory costs more than to write to it."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, npt.NDArray[Any]] = {}
+
+    def take(self, name: str, size: int, dtype: Any) -> npt.NDArray[Any]:
+        """Return an array whose content is left from before; zeros at first."""
+        if name not in self._held or len(self._held[name]) < size:
+            self._held[name] = np.zeros(size + size // 8, dtype)
+        return self._held[name][:size]
 
 
 def _type_of(declared: str, structs: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.native.arrays import Ints, address, as_ints, places_of
-from tracecorr.native.library import KERNEL
+from tracecorr.native.library import KERNEL, Ints, address, as_ints, places_of
 
 
 def find_parents(

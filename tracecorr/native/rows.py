@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.native.arrays import Bytes, Ints, Words, address
-from tracecorr.native.library import KERNEL, Struct
+from tracecorr.native.library import KERNEL, Bytes, Ints, Struct, Words, address
 
 
 def end_calls(of: Struct, rows: Ints) -> tuple[Ints, Ints, Words, npt.NDArray[np.uint16]]:

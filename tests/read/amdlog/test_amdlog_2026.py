@@ -271,3 +271,39 @@ def test_what_is_no_kernel_in_a_graph_gives_no_name() -> None:
     found = read(log(marker, barrier, marker, dispatch))
     assert [row["kernel"] for row in found.events.to_dicts()] == [None] * 4
     assert found.events["flags"].to_list() == [0] * 4
+
+
+_STANDS = (
+    "SWq=0x22, HWq=0x50, id=1, priority=1, Dispatch Header = 0xb02 (type=2, barrier=1, acquire=1, release=1), setup=2, "
+    f"grid=[512, 64, 1], workgroup=[16, 16, 1], {_KERNEL}, completion_signal=0x7f, rptr=3, wptr=5"
+)
+# Lines of a runtime that found a hang, beside the log: name, ring of the row, args.
+_HUNG: dict[str, tuple[str, int | None, dict[str, int]]] = {
+    f"VGPU(0x6) hang analysis:\n{_STANDS}\nSWq=0x22, HWq=0x50, id=1, Metadata Packet [wptr=3]: header=[0x2]": (
+        "hung_packet", 0x50,
+        {"virtual_gpu": 6, "swq": 0x22, "ring": 0x50, "header": 0xB02, "grid_x": 512, "grid_y": 64, "grid_z": 1,
+         "workgroup_x": 16, "workgroup_y": 16, "workgroup_z": 1, "private_bytes": 0, "group_bytes": 2048,
+         "kernel_object": 0x58A, "kernarg": 0x400, "rptr": 3, "wptr": 5},
+    ),
+    "VGPU(0x6) Queue(0x22) is idle": ("idle_queue", None, {"virtual_gpu": 6, "swq": 0x22}),
+    "VGPU(0x6) Queue(0x22). Couldn't find the hang AQL packet!": ("hung_queue", None, {"virtual_gpu": 6, "swq": 0x22}),
+    "VGPU(0x6) Queue(0x22). Couldn't find kernel": ("hung_queue", None, {"virtual_gpu": 6, "swq": 0x22}),
+    "VGPU(0x6) Queue(0x22) rptr=3, wptr=5. Vendor packet (amd_format=2)": (
+        "hung_queue", None, {"virtual_gpu": 6, "swq": 0x22, "rptr": 3, "wptr": 5, "amd_format": 2},
+    ),
+    "VGPU(0x6) Queue(0x22) rptr=3, wptr=5. A barrier packet in the queue!": (
+        "hung_queue", None, {"virtual_gpu": 6, "swq": 0x22, "rptr": 3, "wptr": 5},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", _HUNG)
+def test_what_the_runtime_prints_of_a_hang_beside_the_log_is_read(text: str) -> None:
+    name, ring, args = _HUNG[text]
+    whole = log("No HW event") + text + "\n" + log("No HW event")
+    found = read(whole)
+    row = found.one(name=name)
+    told = found.arg(row)
+    assert (row["ring"], told.pop("message")) == (ring, " ".join(text.split("\n")))
+    assert told == args
+    assert found.counts() == {"used": (3, len(whole))}

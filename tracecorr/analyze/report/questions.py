@@ -22,7 +22,7 @@ from tracecorr.analyze.still_open import describe_still_open, list_events
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.calls import is_counted
-from tracecorr.model.kinds import INFERRED, RECORDED, WORST_LEVELS
+from tracecorr.model.kinds import ABORTED_PACKET, IDLE_QUEUE, INFERRED, RECORDED, WORST_LEVELS
 from tracecorr.store.recording import describe_exit
 
 STILL_OPEN = "What was still open at the end?"
@@ -115,8 +115,9 @@ def _explain_still_open(evidence: Evidence) -> Iterator[Answer]:
 
 _MAX_FAILURES, _MAX_FATAL, _MAX_TEXT = 8, 4, 160
 _FATAL, _WARNING = (NOTICE, WORST_LEVELS[0]), WORST_LEVELS[2]
-# Harmless: the runtime prints it at the end of most processes (ROCclr's rocdevice.cpp).
-_HARMLESS = "unknown_event"
+# Harmless: the runtime prints the first at the end of most processes (ROCclr's rocdevice.cpp), the second of a queue
+# that has nothing to do with the failure.
+_HARMLESS = ("unknown_event", IDLE_QUEUE)
 # ROCm 7.2 prints it at the launch of a graph without further streams; a graph on one stream needs none.
 _NO_STREAMS = "graph_streams_missing"
 
@@ -168,7 +169,7 @@ def _after(moment: _Moment, first: _Moment) -> str:
 
 def _list_moments(evidence: Evidence) -> Iterator[_Moment]:
     """Yield the failures that have a time."""
-    told = evidence.complaints.filter(pl.col("name") != _HARMLESS, pl.col("severity") != _WARNING)
+    told = evidence.complaints.filter(~pl.col("name").is_in(_HARMLESS), pl.col("severity") != _WARNING)
     needless = _NO_STREAMS if _run_on_one_stream(evidence.tables) else None
     packets = {row["event"]: row for row in find_aborted_packets(evidence.tables).iter_rows(named=True)}
     for row in told.iter_rows(named=True):
@@ -210,13 +211,15 @@ def _describe_kernel_line(row: dict[str, Any]) -> str:
 
 
 def _describe_packet(row: dict[str, Any]) -> str:
-    """Return the packet at which a queue aborted, as the runtime printed it."""
+    """Return the packet at which a queue aborted or stands, as the runtime printed it."""
     shape = ", ".join(
         f"{what} {' x '.join(str(row[f'{what}_{axis}']) for axis in 'xyz')}"
         for what in ("grid", "workgroup")
         if row[f"{what}_x"] is not None
     )
-    told = [f"the queue aborted at kernel {row['kernel_name']}", shape]
+    kernel = f"kernel {row['kernel_name']}" if row["kernel_name"] else "a kernel that is not named"
+    does = "aborted" if row["name"] == ABORTED_PACKET else "stands"
+    told = [f"the queue {does} at {kernel if row['kernel_object'] is not None else 'a barrier'}", shape]
     told += [f"LDS {row['group_bytes']:,} bytes"] if row["group_bytes"] is not None else []
     told += [f"queue {row['ring']:#x}"] if row["ring"] is not None else []
     told += [f"rptr {row['rptr']}, wptr {row['wptr']}"] if row["rptr"] is not None else []
@@ -439,31 +442,27 @@ def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
     if refused.height:
         whose = _all_or(refused.height, queues.height)
         lines.append(f"the driver refused CREATE_QUEUE for {whose}{_named(refused)}")
-    lines += _describe_shared(queues, evidence.tables)
-    return Answer(SHARED, tuple(lines))
+    shared = list(_describe_shared(queues, evidence.tables))
+    first = "".join(shared[:1])
+    return Answer(SHARED, (*lines, *shared), finding=first if first.startswith("shared") else "")
 
 
 def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
     """Yield which queues were shared by streams that lived at the same time, and which were used one after another."""
     living = count_streams_at_once(tables("streams"), tables("stream_queues"))
     several = queues.filter(pl.col("streams") > 1).join(living, on="queue", how="left", maintain_order="left")
-    users = collect(tables("stream_queues").group_by("queue").agg(users=pl.col("stream").unique().sort()))
-    several = several.join(users, on="queue", how="left", maintain_order="left")
     shared, followed = (several.filter(is_so) for is_so in (pl.col("at_once") > 1, pl.col("at_once") == 1))
     if shared.height:
-        yield f"shared: {_list(_describe_users(row) for row in shared.iter_rows(named=True))}"
+        told = (
+            f"queue {q} by streams {ids}" + (f" ({living} at once)" if living < n else "")
+            for q, ids, n, living in shared.select("queue", "stream_ids", "streams", "at_once").iter_rows()
+        )
+        yield f"shared: {'; '.join(told)}"
     elif (streams := queues.drop_nulls("dispatches")["streams"]).sum() and not streams.null_count():
         yield "no queue was shared by streams"
     if followed.height:
-        told = (f"queue {q} by {n} streams" for q, n in followed.select("queue", "streams").iter_rows())
-        yield f"used by one stream after another: {_list(told)}"
-
-
-def _describe_users(row: dict[str, Any]) -> str:
-    """Return which streams share a queue, and how many of them at a time if some came after others."""
-    users, more = row["users"][:_MAX_QUEUES], len(row["users"]) - _MAX_QUEUES
-    told = f"queue {row['queue']} by streams {_list(map(str, users))}" + (f" and {more} more" if more > 0 else "")
-    return told if row["at_once"] == len(row["users"]) else f"{told} ({row['at_once']} at a time)"
+        told = (f"queue {q} by streams {ids}" for q, ids in followed.select("queue", "stream_ids").iter_rows())
+        yield f"used by one stream after another: {'; '.join(told)}"
 
 
 def _untold(queues: pl.DataFrame) -> str:
@@ -492,7 +491,32 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
         .filter(pl.col("name").str.contains(_EVICTIONS))
     )
     lines.append(_describe_moves(evidence, moved.height))
-    return Answer(PRIORITY, tuple(lines), tuple(moved["event"].head(20).to_list()))
+    events, finding = tuple(moved["event"].head(20).to_list()), _find_effect(evidence, said, rows)
+    return Answer(PRIORITY, tuple(lines), events, finding=finding)
+
+
+# Number of a priority in the log -> its name.
+_NAMES = {2: "high", 1: "normal", 0: "low"}
+_REACHED = {
+    "PASS": "the setting reached the hardware", "FAIL": "the setting did not reach the hardware",
+    "UNKNOWN": "whether the setting reached the hardware is not known",
+}  # fmt: skip
+
+
+def _find_effect(evidence: Evidence, said: dict[str, Verdict], rows: pl.DataFrame) -> str:
+    """Return whether requested priorities are known to have had an effect; empty if none but normal was requested."""
+    verdict = said.get("priority_reaches_hardware")
+    if verdict is None or not (rows["priority_hip"] != 0).any():
+        return ""
+    told = f"did the priority help? not shown: {_REACHED[verdict.outcome]}"
+    timed = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
+    if not timed.is_empty():
+        shown = timed.group_by("priority_log").agg(pl.col("start_p50_ns").min()).sort("priority_log", descending=True)
+        waits = (f"{_NAMES.get(log, log)} {render_ns(ns)}" for log, ns in shown.drop_nulls().iter_rows())
+        kind = timed["kind"][0]
+        told += f"; doorbell to GPU start, P50 of the best queue: {_list(waits)}"
+        told += "" if kind == _KERNELS else f" (of {kind} packets, not of kernels)"
+    return f"{told}; `tracecorr experiment preempt` can show it"
 
 
 def _describe_service(evidence: Evidence) -> list[str]:

@@ -105,9 +105,7 @@ class Journal:
         path = (folder or journal_folder()) / f"{token}.journal"
         try:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            fresh = path.with_suffix(".new")
-            _write_lines(fresh, [asdict(this_process())], os.O_CREAT | os.O_TRUNC)
-            fresh.replace(path)
+            _write_lines(path, [asdict(this_process())], os.O_CREAT | os.O_TRUNC)
         except OSError as error:
             raise MachineError(f"cannot write the journal {path}: {error.strerror}", "run it as root") from error
         return cls(path)
@@ -169,14 +167,15 @@ def _undo_one(note: Note, actions: Mapping[str, Undo]) -> str:
 def read_journal(path: Path) -> tuple[_Owner | None, Journal]:
     """Return the owner of a journal on disk, None where nothing says whose it is, and the journal.
 
-    A torn last line is a change that was not made. Any other line that cannot be read is a problem when it is undone.
+    A torn last line is a change that was not made; an empty journal is of a capture that ended before its first one.
+    Any other line that cannot be read is a problem when it is undone.
 
     Raises:
         OSError: it is gone, or cannot be read.
     """
     lines = [_read_line(line) for line in path.read_bytes().split(b"\n")[:-1]]
     owner = _read_owner(lines[0] if lines else None)
-    unread = [*([1] if owner is None else []), *(n for n, line in enumerate(lines[1:], 2) if line is None)]
+    unread = [*([1] if lines and owner is None else []), *(n for n, line in enumerate(lines[1:], 2) if line is None)]
     notes = [line for line in lines[1:] if line is not None]
     # Its name tells the owner, too, without the boot.
     return owner or owner_of(f"{PREFIX}{path.stem}"), Journal(path, notes, unread)

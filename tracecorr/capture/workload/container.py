@@ -29,18 +29,22 @@ class ContainerMembers:
 
     Args:
         pid: host number of a process in the container.
-        token: unique name of the capture; what runs for another one that records there, too, is left to that.
+        token: unique name of the capture, for `find_openers`.
     """
 
-    def __init__(self, pid: int, token: str) -> None:
+    def __init__(self, pid: int, token: str = "") -> None:
         self._token = token
         cgroup = find_cgroup(pid)
         self._cgroup = cgroup if cgroup.strip("/") and cgroup not in _own_cgroups() else ""
         self._namespace = _mount_namespace(_PROC / str(pid))
 
+    def list_pids(self) -> list[int]:
+        """Return the host pids of all of them."""
+        return cgroup_pids(self._cgroup) if self._cgroup else self._share_namespace()
+
     def find_openers(self) -> list[int]:
-        """Return the host pids of those whose open files include the KFD."""
-        pids = cgroup_pids(self._cgroup) if self._cgroup else self._share_namespace()
+        """Return the host pids of those whose open files include the KFD; another capture's workload is left to it."""
+        pids = self.list_pids()
         return [pid for pid in pids if has_open(pid, "/dev/kfd") and not _is_of_another_capture(pid, self._token)]
 
     def _share_namespace(self) -> list[int]:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from tracecorr.model.kinds import COMPLETE, COPY, COPY_FAILED, MIGRATIONS, SHADER_NAME
+from tracecorr.model.kinds import COMPLETE, COPY, COPY_FAILED, INVALID_GPU_TIME, MIGRATIONS, SHADER_NAME
 
 _VARIABLES = re.compile(r"\(nil\)|0x[0-9a-fA-F]+h?|\b[0-9a-f]{6,16}\b|\d+")
 _MOST_BYTES, _MOST_CHARACTERS = 400, 48
@@ -161,7 +161,7 @@ def _signal_messages() -> list[Message]:
         ("Device not Stable, while waiting for Signal =({signal}) for {timeout_ns} ns", "device_not_stable"),
         ("Set Handler: handle({signal}), timestamp({timestamp}), blocking CB={blocking}", "set_handler"),
         ("Adding dep hw event signal: {signal}", "dependency_added"),
-        ("Invalid signal timing: start={start_ns}, end={end_ns}, signal={signal}", "invalid_gpu_time"),
+        ("Invalid signal timing: start={start_ns}, end={end_ns}, signal={signal}", INVALID_GPU_TIME),
         ("Handler: value({value}), timestamp({timestamp}), handle({signal})", "handler"),
         # ROCm 10 no longer prints the signal whose value changed, but one that waits for the handler, 0 = none.
         ("Handler: value({value}), timestamp({timestamp}), callback_signal({callback_signal})", "handler"),

@@ -1,7 +1,8 @@
 """What runtime, C library and shell print beside the records of a log when a program fails.
 
 Such lines have no time and no thread. ROCr prints the memory errors and the exception itself (runtime.cpp), CLR the
-packet at which a queue aborted (rocdevice.cpp), device code its assertions, the shell how the program ended.
+packet at which a queue aborted or stands (rocdevice.cpp, AnalyzeAqlQueue), device code its assertions, the shell how
+the program ended.
 """
 
 from __future__ import annotations
@@ -11,19 +12,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracecorr.model.kinds import ABORTED_PACKET, LOG_MESSAGE, NOTICES, Flag
+from tracecorr.model.kinds import ABORTED_PACKET, HUNG_PACKET, IDLE_QUEUE, LOG_MESSAGE, NOTICES, Flag
 from tracecorr.read.text import Text
 
 _NODE = rb"(?P<node>\d+) \(Agent handle: (?P<agent>0x[0-9a-f]+|\(nil\))\)"
 _SIGNALS = (
     rb"(?P<signal>Segmentation fault|Aborted|Killed|Bus error|Floating point exception|Illegal instruction|Terminated)"
 )
+# Of a queue they print its SWq.
+_QUEUE = rb"VGPU\((?P<virtual_gpu>0x[0-9a-f]+)\) Queue\((?P<swq>0x[0-9a-f]+)\)"
 _PATTERNS = {
     "memory_access_fault": rb"Memory access fault by GPU node-" + _NODE + rb" on address (?P<address>0x[0-9a-f]+)?.*",
     "memory_critical_error": rb"Memory critical error by agent node-" + _NODE + rb" on address (?P<address>0x\w+)?.*",
     "hardware_exception": rb"HW Exception by GPU node-" + _NODE + rb".*",
     "device_assertion": rb".*Device-side assertion .*failed\.",
     ABORTED_PACKET: rb"Kernel Name: *(?P<kernel>.*)",
+    HUNG_PACKET: rb"VGPU\((?P<virtual_gpu>0x[0-9a-f]+)\) hang analysis:",
+    IDLE_QUEUE: _QUEUE + rb" is idle",
+    "hung_queue": _QUEUE + rb"(?: rptr=(?P<rptr>\d+), wptr=(?P<wptr>\d+))?\. "
+    rb"(?:A barrier packet in the queue!|Vendor packet \(amd_format=(?P<amd_format>\d+)\)|Couldn't find .*)",
     # Bash: `bash: line 1: 7001 Segmentation fault (core dumped) ./app`; alone where it is the shell's own child.
     "ended_by_signal": rb"(?:\S+: line \d+: +(?P<pid>\d+) )? *" + _SIGNALS + rb"(?: .*)?",
 }
@@ -33,10 +40,10 @@ _BARE = re.compile(_SIGNALS + rb"(?: +\(core dumped\))?")
 # A block without any of these has no such line.
 _ANY = re.compile(
     rb"Memory access fault|Memory critical error|HW Exception by|Device-side assertion|Kernel Name:|Segmentation fault"
-    rb"|Aborted|Killed|Bus error|Floating point exc|Illegal instr|Terminated"
+    rb"|VGPU\(|Aborted|Killed|Bus error|Floating point exc|Illegal instr|Terminated"
 )
-# Lines behind the name of the kernel at which a queue aborted, and what they say of its packet.
-_OF_PACKET = re.compile(rb"VGPU=|\t")
+# Lines behind the first one of a packet, and what they say of it. A second one of a hung packet is its metadata.
+_OF_PACKET = {ABORTED_PACKET: re.compile(rb"VGPU=|\t"), HUNG_PACKET: re.compile(rb"SWq=")}
 _FIELDS = {
     "swq": rb"SWq=(0x[0-9a-f]+)", "ring": rb"HWq=(0x[0-9a-f]+)", "header": rb"Header *= *(0x[0-9a-f]+)",
     "grid_x": rb"grid=\[(\d+)", "grid_y": rb"grid=\[\d+, (\d+)", "grid_z": rb"grid=\[\d+, \d+, (\d+)",
@@ -89,9 +96,9 @@ def find_notices(text: Text, spans: Sequence[tuple[int, int]]) -> list[Notice]:
         if not match:
             continue
         last, whole, count = until, [line], 1
-        while name == ABORTED_PACKET and place < len(lines) and lines[place][0] == last:
+        while name in _OF_PACKET and place < len(lines) and lines[place][0] == last:
             _, behind, more = lines[place]
-            if not _OF_PACKET.match(more):
+            if not _OF_PACKET[name].match(more):
                 break
             last, count, place = behind, count + 1, place + 1
             whole.append(more)
@@ -118,7 +125,7 @@ def _recognize(line: bytes) -> tuple[str, re.Match[bytes] | None]:
 
 def _read(name: str, match: re.Match[bytes], start: int, until: int, lines: int, whole: bytes) -> Notice:
     told = {key: value for key, value in match.groupdict().items() if value and key not in ("kernel", "signal")}
-    if name == ABORTED_PACKET:
+    if name in _OF_PACKET:
         told |= {key: found[1] for key, pattern in _FIELDS.items() if (found := re.search(pattern, whole))}
     kernel = match["kernel"].decode("utf-8", "replace") if name == ABORTED_PACKET else None
     told.pop("agent", None)

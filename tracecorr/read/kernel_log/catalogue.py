@@ -133,6 +133,7 @@ MESSAGES = (
         "mes_remove_queue_failed", QUEUE,
         r"^failed to remove (?:hardware )?queue from MES, doorbell=0x(?<doorbell>[0-9a-f]+)", _ALL,
         "MES did not give up the queue with this doorbell: it did not answer an eviction or its destruction.",
+        "amdgpu.cwsr_enable=0 is with what others went on.",
     ),
     Message(
         "remove_queues_failed", QUEUE,
