@@ -305,6 +305,19 @@ def test_the_status_of_both(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     assert (f"the phase together ended with status {low or high}" in said) == bool(high or low)
 
 
+def test_a_policy_that_is_given_up_ends_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the low one is shows when it runs: here a member of a distributed job, which may not be stopped."""
+    busy = 'printf "\\001" | dd of="$TRACECORR_CHANNEL" bs=1 seek=8 conv=notrunc 2> /dev/null'
+    high = f'[ -z "$TRACECORR_CHANNEL" ] || {busy}; sleep 0.5; echo tracecorr-stamp 1 2 3'
+    words = ["experiment", "preempt", "--no-capture", "--rounds", "1", "--policy", "stop", "--json", "--high", high]
+    assert main([*words, "--low", "WORLD_SIZE=8 sleep 1; echo tracecorr-stamp 1 2 3", "-o", str(tmp_path / "x")]) == 0
+    out, err = capsys.readouterr()
+    sections = json.loads(out)["sections"]
+    assert "policy stop was given up" in err and [row["policy"] for row in sections["policies"]] == ["none"]
+    told = {row["policy"]: row["verdict"] for row in sections["verdicts"]}
+    assert told["stop"].startswith("no result: ") and "WORLD_SIZE=8" in told["stop"]
+
+
 @pytest.fixture
 def null_gpu(repo: Path) -> Path:
     """Return the null-GPU rig's run.sh, or skip."""
