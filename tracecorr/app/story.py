@@ -38,8 +38,8 @@ def list_findings(answers: Answers) -> list[Line]:
     if not found:
         told = ", ".join(f"{outcomes.count(one)} {one}" for one in (Outcome.PASS, Outcome.UNKNOWN))
         found.append({"kind": "good", "text": f"no failure found; verdicts: {told}", "lead": ["page", "verdicts"]})
-    told = [{"kind": "found", "text": a.finding, "lead": ["page", "queues"]} for a in answers.answers if a.finding]
-    return [*found, *told, *_slowest_call(answers.evidence.tables), *_slowest_stage(answers.evidence.tables)]
+    known = [{"kind": "found", "text": a.finding, "lead": ["page", "queues"]} for a in answers.answers if a.finding]
+    return [*found, *known, *_slowest_call(answers.evidence.tables), *_slowest_stage(answers.evidence.tables)]
 
 
 def _open_calls(answers: Answers) -> Iterator[Line]:
