@@ -28,7 +28,7 @@ from tracecorr.link.threads.lives import ToLog
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
 from tracecorr.link.warnings import list_warnings, warn_of_writes
-from tracecorr.link.writes.place import WRITE_COLUMNS, LogWrites, has_writes, read_writes
+from tracecorr.link.writes.place import LOG_COLUMNS, TRACE_COLUMNS, LogWrites, has_writes, join_writers, place_writes
 from tracecorr.model import schema
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import CaptureError, InputError, explain_unwritten, quote_path
@@ -45,9 +45,10 @@ from tracecorr.read.importing import (
 from tracecorr.read.kfd.topology import NodeFiles, list_nodes
 from tracecorr.sources import (
     drop_continued_losses,
-    read_parts,
+    list_log_starts,
+    read_logs,
+    read_others,
     refuse_repeated,
-    separate_writers,
     set_prints_apart,
 )
 from tracecorr.store import raw
@@ -57,6 +58,7 @@ from tracecorr.store.capture import (
     drop_abandoned,
     drop_unfinished,
     hold_tables,
+    make_parts_folder,
     printable,
     refuse_odd_name,
     write_info,
@@ -297,18 +299,17 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     capture = close_killed(capture)
     drop_unwritten(capture)
     stages.begin("reading")
-    parts = read_parts(capture, ready, stages, jobs)
+    folder = make_parts_folder(path)
+    others = read_others(capture, folder, stages)
     if not capture.info.get("plan"):
-        parts = set_prints_apart(parts)
-        refuse_repeated(parts, capture.info["files"])
-        parts = drop_continued_losses(parts)
-    writes = None
-    both = {"amd_log", "ftrace"} <= {part.source for part in parts.each}
-    if both and has_writes(parts.read_events(("layer", "name"))):
-        # Before the lines of a log of several processes are known for sure.
-        writes = _read_writes(parts.read_events(WRITE_COLUMNS[1:]), parts, capture)
-        parts, placed = separate_writers(parts, capture, writes.placed)
-        writes = replace(writes, placed=placed)
+        others = set_prints_apart(others)
+        refuse_repeated(others, capture.info["files"])
+        others = drop_continued_losses(others)
+    # Before the logs: they tell whose bytes are whose in a log of several processes.
+    writes = _place_writes(others, capture, stages)
+    logs, placed = read_logs(capture, folder, writes.placed, ready, stages, jobs)
+    parts, writes = Parts([*logs.each, *others.each]), replace(writes, placed=placed)
+    del others  # what it has read is large
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
@@ -341,7 +342,7 @@ def _end(stages: Stages, stage: str) -> None:
 
 
 def _build_tables(
-    parts: Parts, seen: SeenIdentities, capture: Capture, stages: Stages, known: LogWrites | None
+    parts: Parts, seen: SeenIdentities, capture: Capture, stages: Stages, known: LogWrites
 ) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap], LogWrites]:
     stages.begin("aligning the clocks")
     identities, held, maps, writes = _align(parts, seen, capture, known)
@@ -380,7 +381,7 @@ def _build_tables(
 
 
 def _align(
-    parts: Parts, seen: SeenIdentities, capture: Capture, known: LogWrites | None
+    parts: Parts, seen: SeenIdentities, capture: Capture, known: LogWrites
 ) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap], LogWrites]:
     """Find threads and clocks; which thread used an address at a time is asked only once the clocks are known.
 
@@ -391,7 +392,7 @@ def _align(
         _select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, list_exact(capture.info)
     )
     held = [name_log_pids(set_owners(held.pop(), owners))]
-    writes = _read_writes(held[0], parts, capture, known)
+    writes = join_writers(known, _select_source(held[0], "amd_log", LOG_COLUMNS)) if len(known.placed) else known
     identities = _map_threads(held[0], parts, seen, owners, writes.writers)
     records, maps = _fit(held.pop(), parts, identities, capture, writes.spans)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
@@ -408,13 +409,15 @@ def _align(
     return again, [records], maps, writes
 
 
-def _read_writes(rows: pl.DataFrame, parts: Parts, capture: Capture, known: LogWrites | None = None) -> LogWrites:
-    """Return what the writes of the trace tell of the logs."""
-    if not has_writes(rows):
+def _place_writes(traces: Parts, capture: Capture, stages: Stages) -> LogWrites:
+    """Return which write of the trace put which bytes into which log."""
+    is_there = any(entry["form"] == "log" for entry in capture.info["files"])
+    if not is_there or not has_writes(traces.read_events(("layer", "name"))):
         return LogWrites()
-    lost = [part.stored.losses for part in parts.each if part.source == "ftrace"]
+    rows = _select_source(traces.read_events(TRACE_COLUMNS[1:]), "ftrace", TRACE_COLUMNS)
+    lost = [part.stored.losses for part in traces.each if part.source == "ftrace"]
     sizes = {entry["file"]: int(entry["size"]) for entry in capture.info["files"]}
-    return read_writes(rows.select(WRITE_COLUMNS), parts.args, pl.concat(lost), sizes, known)
+    return place_writes(rows, traces.args, pl.concat(lost), list_log_starts(capture, stages), sizes)
 
 
 def _map_threads(

@@ -20,7 +20,7 @@ from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 from tracecorr.model.parts import Block
 from tracecorr.model.reasons import NUL_BYTES
 from tracecorr.progress import Stages, Watch
-from tracecorr.read.amdlog import read_amd_log
+from tracecorr.read.amdlog import list_starts, read_amd_log
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES
 from tracecorr.read.amdlog.shared import SharedLog, find_order
 from tracecorr.read.ftrace import (
@@ -37,7 +37,7 @@ from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls
 from tracecorr.read.rocprof import RepeatedRecords, read_rocpd, read_rocprof
-from tracecorr.store.capture import Capture, make_parts_folder
+from tracecorr.store.capture import Capture
 from tracecorr.store.log_ranges import finish_log, list_long_logs, open_processes, start_log
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
@@ -72,32 +72,89 @@ _WRITE_NS = 20_000
 _ROUNDED_NS = 1_000
 
 
-def read_parts(capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages, jobs: int) -> Parts:
-    """Read all raw files of a capture, each with the reader of its form, and write their rows as parts.
+def read_others(capture: Capture, folder: Path, stages: Stages) -> Parts:
+    """Read all raw files of a capture but its logs, each with the reader of its form, and write their rows as parts.
 
     Args:
-        capture: the capture; its parts are put in their place with its tables (`store.capture.write_tables`).
+        capture: the capture.
+        folder: takes the parts (`store.capture.make_parts_folder`).
+        stages: told what is read, and how far it is.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    return Parts([
+        SourcePart(source, _STEPS[form], write_part(folder, f"{source}-{number}", blocks))
+        for number, (source, form, blocks) in enumerate(_open_readers(capture, stages))
+    ])  # fmt: skip
+
+
+def read_logs(
+    capture: Capture,
+    folder: Path,
+    placed: pl.DataFrame,
+    ready: Mapping[int, list[StoredPart]],
+    stages: Stages,
+    jobs: int,
+) -> tuple[Parts, pl.DataFrame]:
+    """Read the logs of a capture, one that several processes wrote at once by the bytes of each of them.
+
+    Args:
+        capture: the capture.
+        folder: takes the parts.
+        placed: which write of a trace put which bytes into a log (`part_tables.WRITES`).
         ready: what was read already: key of `files` -> its parts in the order of the file.
         stages: told what is read, and how far it is.
         jobs: processes that read long logs.
+
+    Returns: the parts; `placed`, in which writes of two processes are swapped where the log tells their order.
 
     Raises:
         InputError: a file is missing or damaged.
         WorkerError: a process that read a log was killed.
     """
-    folder = make_parts_folder(capture.path)
-    ready = {**_read_long_logs(capture, folder, stages, jobs), **ready}
-    parts = []
-    for number, (source, form, given) in enumerate(_open_readers(capture, ready, stages)):
-        name = f"{source}-{number}"
-        stored = join_parts(given, folder, name) if isinstance(given, list) else write_part(folder, name, given)
-        parts.append(SourcePart(source, _STEPS[form], stored))
-    return Parts(parts)
+    logs = [entry for entry in capture.info["files"] if entry["form"] == "log"]
+    counts = placed.group_by("file").agg(pl.col("pid").n_unique(), known=pl.col("pid").is_not_null().all())
+    shared = counts.filter("known", pl.col("pid") > 1)["file"].to_list()
+    alone = [entry for entry in logs if entry["file"] not in shared]
+    ready = {**_read_long_logs(capture, alone, folder, stages, jobs), **ready}
+    parts, writes = [], [placed.filter(~pl.col("file").is_in(shared))]
+    for number, entry in enumerate(logs):
+        name = f"amd_log-{number}"
+        if entry["file"] in shared:
+            own = placed.filter(pl.col("file") == entry["file"])
+            stored, own = _read_shared(capture, entry, own, folder, name)
+            writes.append(own)
+        elif entry["file"] in ready:
+            stored = join_parts(ready[entry["file"]], folder, name)
+        else:
+            stream = _open_stream(capture, entry, stages)
+            stored = write_part(folder, name, _count_holes(read_amd_log(stream, entry["file"]), stream, entry))
+        parts.append(SourcePart("amd_log", _STEPS["log"], stored))
+    return Parts(parts), pl.concat(writes).sort("file", maintain_order=True)
 
 
-def _read_long_logs(capture: Capture, folder: Path, stages: Stages, jobs: int) -> dict[int, list[StoredPart]]:
+def list_log_starts(capture: Capture, stages: Stages) -> dict[int, pl.DataFrame]:
+    """Return where the records of each log (key of `files`) start: `frames.LOG_STARTS`."""
+    found = {}
+    for entry in capture.info["files"]:
+        if entry["form"] == "log":
+            stream = _open_stream(capture, entry, stages)
+            starts = list_starts(stream)
+            found[entry["file"]] = starts.with_columns(_move(starts["offset"], stream.skipped))
+    return found
+
+
+def _open_stream(capture: Capture, entry: Mapping[str, Any], stages: Stages) -> RawStream:
+    # Where its recorder was killed, a log may still grow: it is read as far as capture.json lists it.
+    return RawStream(capture.raw_path(entry), int(entry["size"]), _watch(stages, [entry]).count)
+
+
+def _read_long_logs(
+    capture: Capture, entries: Sequence[Mapping[str, Any]], folder: Path, stages: Stages, jobs: int
+) -> dict[int, list[StoredPart]]:
     """Return the parts of the logs (key of `files`) that are so long that several processes read them sooner."""
-    logs = list_long_logs(capture.path, capture.info["files"], folder, _LEAST_RANGE)
+    logs = list_long_logs(capture.path, entries, folder, _LEAST_RANGE)
     counts = [min(log.size // _LEAST_RANGE, jobs) for log in logs]
     if jobs < 2 or sum(counts) < 2:
         return {}
@@ -108,23 +165,16 @@ def _read_long_logs(capture: Capture, folder: Path, stages: Stages, jobs: int) -
         return {one.log.file: finish_log(submit, one)[0] for one in started}
 
 
-def _open_readers(
-    capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages
-) -> Iterator[tuple[str, str, Iterator[Block] | list[StoredPart]]]:
+def _open_readers(capture: Capture, stages: Stages) -> Iterator[tuple[str, str, Iterator[Block]]]:
     clock = trace_clock(capture)
     snapshots = count()
     chosen = chosen_ranges(capture.info)
     profiles = [entry for entry in capture.info["files"] if entry["form"] in ("rocprof", "rocpd")]
     repeated = RepeatedRecords() if len(profiles) > 1 else None
     for entry in capture.info["files"]:
-        # Where its recorder was killed, a log may still grow: it is read as far as capture.json lists it.
-        stream = RawStream(capture.raw_path(entry), int(entry["size"]), _watch(stages, [entry]).count)
+        stream = _open_stream(capture, entry, stages)
         chunks = iter(stream)
-        if entry["file"] in ready:
-            yield "amd_log", "log", ready[entry["file"]]
-        elif entry["form"] == "log":
-            yield "amd_log", "log", _count_holes(read_amd_log(stream, entry["file"]), stream, entry)
-        elif entry["form"] == "text":
+        if entry["form"] == "text":
             yield "ftrace", "text", _count_holes(read_ftrace_text(chunks, entry["file"], clock), stream, entry)
         elif entry["form"] == "trace_dat":
             yield "ftrace", "pages", _read_dat(capture.raw_path(entry), entry["file"], clock)
@@ -179,38 +229,6 @@ def _count_holes(blocks: Iterator[Block], stream: RawStream, entry: Mapping[str,
 _MOST_SURE = 2
 
 
-def separate_writers(parts: Parts, capture: Capture, placed: pl.DataFrame) -> tuple[Parts, pl.DataFrame]:
-    """Return the parts with each log that several processes wrote at once read by the bytes of each of them.
-
-    Args:
-        parts: what the readers gave.
-        capture: the capture.
-        placed: which write of a trace put which bytes into a log (`part_tables.WRITES`).
-
-    Returns: with them `placed`, in which writes of two processes are swapped where the log tells their order.
-    """
-    counts = placed.group_by("file").agg(pl.col("pid").n_unique(), known=pl.col("pid").is_not_null().all())
-    shared = counts.filter("known", pl.col("pid") > 1)["file"].to_list()
-    entries = {entry["file"]: entry for entry in capture.info["files"] if entry["file"] in shared}
-    changed = {}
-    for part in parts.each:
-        file = part.stored.ledger.row(0, named=True)["file"] if part.source == "amd_log" else None
-        if file is None or file not in entries:
-            continue
-        others, mine = placed.filter(pl.col("file") != file), placed.filter(pl.col("file") == file)
-        with open_read_at(capture.raw_path(entries[file])) as (read_at, size):
-            mine = _swap_writes(mine, read_at, size)
-            printed, wrote = part.read_events(("pid",))["pid"].n_unique(), mine["pid"].n_unique()
-            if printed < wrote or wrote > _MOST_SURE:
-                # Processes of several containers may have one number: no line tells then whose bytes came first. Of
-                # many that write at once, content decides a pair wrongly now and then (simulated runs of four).
-                mine = mine.with_columns(evidence=pl.lit(INFERRED, mine.schema["evidence"]))
-            stored = _read_shared(part.stored, read_at, size, file, mine)
-        changed[id(part)] = replace(part, stored=stored)
-        placed = pl.concat([others, mine]).sort("file", maintain_order=True)
-    return Parts([changed.get(id(part), part) for part in parts.each]), placed
-
-
 def _swap_writes(placed: pl.DataFrame, read_at: Callable[[int, int], bytes], size: int) -> pl.DataFrame:
     """Return the writes of a log, with those swapped that its content tells to be so."""
     position, length, began, ended = (
@@ -234,17 +252,29 @@ def _swap_writes(placed: pl.DataFrame, read_at: Callable[[int, int], bytes], siz
 
 
 def _read_shared(
-    stored: StoredPart, read_at: Callable[[int, int], bytes], size: int, file: int, placed: pl.DataFrame
-) -> StoredPart:
-    """Return the rows of a log of several processes, read from copies of the bytes of each."""
-    folder = stored.paths["events"][0].parent
-    position, length = (placed[name].to_numpy() for name in ("position", "length"))
-    log = SharedLog.of(position, length, placed["pid"].to_list(), size)
-    with TemporaryDirectory(dir=folder) as copies:
+    capture: Capture, entry: Mapping[str, Any], placed: pl.DataFrame, folder: Path, name: str
+) -> tuple[StoredPart, pl.DataFrame]:
+    """Return the rows of a log of several processes, read from copies of the bytes of each, and who wrote what.
+
+    Args:
+        capture, entry: the log.
+        placed: its writes.
+        folder, name: where the part goes.
+    """
+    with open_read_at(capture.raw_path(entry)) as (read_at, size), TemporaryDirectory(dir=folder) as copies:
+        placed = _swap_writes(placed, read_at, size)
+        position, length = (placed[column].to_numpy() for column in ("position", "length"))
+        log = SharedLog.of(position, length, placed["pid"].to_list(), size)
         names = [Path(copies) / f"{writer}.log" for writer in range(log.count)]
         with ExitStack() as stack:
-            log.split(read_at, [stack.enter_context(name.open("wb")) for name in names])
-        return write_part(folder, f"amd_log-{file}-shared", _read_copies(log, names, file))
+            log.split(read_at, [stack.enter_context(path.open("wb")) for path in names])
+        stored = write_part(folder, name, _read_copies(log, names, entry["file"]))
+    printed, wrote = stored.read("events", ("pid",))["pid"].n_unique(), placed["pid"].n_unique()
+    if printed < wrote or wrote > _MOST_SURE:
+        # Processes of several containers may have one number: no line tells then whose bytes came first. Of many that
+        # write at once, content decides a pair wrongly now and then (simulated runs of four).
+        placed = placed.with_columns(evidence=pl.lit(INFERRED, placed.schema["evidence"]))
+    return stored, placed
 
 
 def _read_copies(log: SharedLog, names: Sequence[Path], file: int) -> Iterator[Block]:
@@ -255,18 +285,19 @@ def _read_copies(log: SharedLog, names: Sequence[Path], file: int) -> Iterator[B
 
 
 def _move_offsets(block: Block, skipped: Sequence[tuple[int, int]]) -> Block:
-    places = np.array([place for place, _ in skipped])
-    before = np.cumsum([0, *(size for _, size in skipped)])
-
-    def move(offsets: pl.Series) -> pl.Series:
-        return offsets + before[np.searchsorted(places, offsets.fill_null(0).to_numpy(), side="right")]
-
     frames = {"events": block.events, "packets": block.packets, "args": block.args}
     moved = {
-        name: frame.with_columns(move(column) for column in frame.select(cs.ends_with("offset")))
+        name: frame.with_columns(_move(column, skipped) for column in frame.select(cs.ends_with("offset")))
         for name, frame in frames.items()
     }
     return Block(**moved, ledger=block.ledger, losses=block.losses, hqd=block.hqd, polls=block.polls)
+
+
+def _move(offsets: pl.Series, skipped: Sequence[tuple[int, int]]) -> pl.Series:
+    """Return places in what was read as places in the file, of which some zeros were left out."""
+    places = np.array([place for place, _ in skipped], dtype=np.int64)
+    before = np.cumsum([0, *(size for _, size in skipped)])
+    return offsets + before[np.searchsorted(places, offsets.fill_null(0).to_numpy(), side="right")]
 
 
 def _watch(stages: Stages, entries: Sequence[Mapping[str, Any]]) -> Watch:

@@ -196,7 +196,11 @@ class HipThread(Thread):
         for number in range(3):
             yield from thread.say("arg", f"Arg{number}:   = ptr:0x1400e00000 obj:[0x1400e00000-0x1400e40000]")
         kernel = self.machine.random.choice(KERNELS)
-        yield from thread.say("shader", f"ShaderName : {kernel}")
+        message = f"ShaderName : {kernel}"
+        if self.scene.long_names:
+            # The runtime cuts a message there (a buffer of 4,096 bytes).
+            message = message.ljust(4095, "x")
+        yield from thread.say("shader", message)
         if self.scene.era >= "6.4":
             yield from thread.say("kernarg", "KernargSegmentByteSize = 288 KernargSegmentAlignment = 128")
         if stream.pending:

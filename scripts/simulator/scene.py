@@ -48,6 +48,7 @@ class Scene:
         pages: whether the trace is written as pages of the ring buffer, else as text.
         writes: how the log is written, if the trace shows that: `file` (one write per record), `stderr` (pieces of at
             most 128 bytes), `odd` (pieces of any size, with short writes, restarts and a full disk on the way); or not.
+        long_names: whether the names of kernels fill the 4,095 bytes that a message has at most.
         kinds: weights of the operations.
     """
 
@@ -88,6 +89,7 @@ class Scene:
     same_layout: bool = False
     pages: bool = False
     writes: str = ""
+    long_names: bool = False
     kinds: tuple[tuple[str, float], ...] = (
         ("launch", 10), ("event", 3), ("sync", 1), ("malloc", 1), ("copy", 1), ("graph", 0.5), ("getters", 2),
     )  # fmt: skip

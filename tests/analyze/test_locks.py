@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from tracecorr.analyze.locks import list_lock_waits
+import polars as pl
+from analyze_tables import Rows, tables_of
+
+from tracecorr.analyze.locks import summarize_lock_waits
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -32,7 +36,46 @@ def test_a_wait_for_a_mutex_names_who_woke_it(tmp_path: Path) -> None:
     trace.write_text(_TRACE)
     import_files(tmp_path / "x.tracecorr", [], [trace], clock="mono")
     correlate(tmp_path / "x.tracecorr")
-    found = list_lock_waits(Capture.open(tmp_path / "x.tracecorr").table)
-    assert found.select("tid", "lock", "waited_ns", "woken_by").rows() == [
+    capture = Capture.open(tmp_path / "x.tracecorr")
+    found = summarize_lock_waits(capture.table)
+    assert found.select("tid", "lock", "longest_ns", "woken_by").rows() == [
         (11, 0x7F0010, 250_000, 12), (16, 0x7F0010, 100_000, None),
     ]  # fmt: skip
+    links = capture.table("links").filter(pl.col("rule").cast(pl.String) == "lock_wait").collect()
+    assert links.select("from_event", "to_event").rows() == found.select("wake_event", "event").head(1).rows()
+    assert links["evidence"].cast(pl.String).to_list() == ["derived"]
+
+
+def test_waits_of_many_threads_for_one_holder_are_one_fact() -> None:
+    """SYNTHETIC, after rocm-systems#11678: seven threads wait for a lock until a hipStreamSynchronize ends."""
+    calls = [_call(0, "hipStreamSynchronize", 1, 404)] + [_call(n, "hipMemcpyAsync", n, 370) for n in range(2, 9)]
+    waits = [_futex(10 + n, n, n, 361) for n in range(2, 9)]
+    wakes = [_futex(30 + n, 1, 0, 0, result="1") for n in range(2, 9)]
+    args = [
+        {"event": row["event"], "key": key, "u64": value}
+        for row in (*waits, *wakes)
+        for key, value in (("uaddr", 0x10), ("op", 0x80 if row in waits else 0x81), ("val", 2 if row in waits else 1))
+    ]  # fmt: skip
+    links = [{"from_event": 30 + n, "to_event": 10 + n, "rule": "lock_wait"} for n in range(2, 9)]
+    rows: Rows = {"events": [*calls, *waits, *wakes], "args": args, "links": links}
+    (row,) = summarize_lock_waits(tables_of(rows)).to_dicts()
+    told = {key: row[key] for key in ("call", "waits", "threads", "longest_ns", "woken_by", "waker_call")}
+    assert told == {
+        "call": "hipMemcpyAsync", "waits": 7, "threads": 7, "longest_ns": 361_000_000, "woken_by": 1,
+        "waker_call": "hipStreamSynchronize",
+    }  # fmt: skip
+    assert row["waited_ns"] == 7 * 361_000_000
+    assert row["told"] == (
+        "hipMemcpyAsync of 7 threads waited 2.53 s in all (7 waits, the longest 361.00 ms) for lock 0x10; woken by "
+        "thread 1, which was in hipStreamSynchronize"
+    )
+
+
+def _call(event: int, name: str, tid: int, ms: int) -> dict[str, Any]:
+    return {"event": event, "ts_ns": event, "dur_ns": ms * 1_000_000, "layer": "hip", "name": name, "process": 0,
+            "thread": tid, "tid": tid, "source": "amd_log"}  # fmt: skip
+
+
+def _futex(event: int, tid: int, chain: int, ms: int, result: str = "0") -> dict[str, Any]:
+    return {"event": event, "ts_ns": event, "dur_ns": ms * 1_000_000, "layer": "syscall", "name": "futex", "process": 0,
+            "thread": tid, "tid": tid, "chain": chain, "result": result, "source": "ftrace"}  # fmt: skip

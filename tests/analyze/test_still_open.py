@@ -13,7 +13,7 @@ from tracecorr.analyze.hangs import End, follow_waits
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.report.html import render_report_html
 from tracecorr.analyze.report.markdown import render_markdown
-from tracecorr.analyze.still_open import StillOpen, find_still_open
+from tracecorr.analyze.still_open import StillOpen, describe_still_open, find_still_open, list_events
 from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.model.standstill import Scene, Wait, Waiter, Work
 from tracecorr.pipeline import correlate, import_files
@@ -180,3 +180,50 @@ def test_two_threads_that_hold_each_others_lock_are_a_circle() -> None:
     }
     chain = follow_waits(Scene({}, {}, waiters), "t1")
     assert (chain.end, chain.is_gated) == (End.CIRCLE, True)
+
+
+def test_an_open_futex_call_tells_the_lock_that_a_call_waits_for() -> None:
+    """SYNTHETIC: who holds it is in no source; a call that did not get so far waits for something else."""
+    traced = {"process": 0, "thread": 0, "layer": "syscall", "name": "futex", "source": "ftrace", "dur_ns": None}
+    rows: Rows = {
+        "events": [
+            _hip(1, "hipMallocAsync"),
+            {"event": 2, "ts_ns": 2_000, "flags": 1, **traced},
+            _hip(3, "hipFree", 1),
+        ],
+        "args": [{"event": 2, "key": key, "u64": value} for key, value in (("uaddr", 0x10), ("op", 0x80), ("val", 2))],
+    }
+    found = find_still_open(tables_of(rows))
+    assert {event: chain.end for event, chain in found.chains.items()} == {1: End.UNSEEN, 3: End.UNSEEN}
+    assert found.chains[1].steps == ("it waits for the lock at 0x10 (futex, event 2)",)
+    assert found.chains[3].steps == ()
+    assert "hipMallocAsync: who holds that lock (not recorded) must end that" in list(describe_still_open(found))
+
+
+def test_lines_of_the_driver_stand_beside_what_is_open() -> None:
+    """SYNTHETIC; harmless messages and those about other processes are left out."""
+    names = {5: ("mes_remove_queue_failed", 0, 0), 6: ("gpu_reset_begin", None, None), 7: ("queue_reset", 1, 1),
+             8: ("runlist_oversubscribed", None, None)}  # fmt: skip
+    lines = [
+        {"event": event, "ts_ns": event, "layer": "kernel", "name": name, "process": process, "queue": queue,
+         "source": "kernel_log"} for event, (name, process, queue) in names.items()
+    ]  # fmt: skip
+    texts = [{"event": event, "key": "text", "text": f"text {event}"} for event in names]
+    ran = {"kind": "dispatch", "process": 0, "queue": 0, "kernel": 0, "call_event": 1, "header": 0x1502}
+    rows: Rows = {
+        "events": [_hip(1, "hipFree"), *lines], "args": texts, "kernels": [{"kernel": 0, "name": "spin"}],
+        "launches": [
+            {**ran, "event": 9, "packet_index": 0, "gpu_start_ns": 0, "gpu_end_ns": 1_200_000, "complete_ns": 9},
+            {**ran, "event": 10, "packet_index": 1},
+        ],
+    }  # fmt: skip
+    found = find_still_open(tables_of(rows))
+    assert [(line.event, line.ring, line.names_process) for line in found.scene.lines] == [
+        (5, "queue 0", True), (6, "", False),
+    ]  # fmt: skip
+    told = list(describe_still_open(found))
+    assert [line for line in told if "kernel log" in line] == [
+        "the kernel log: text 5 (event 5)", "the kernel log: text 6 (event 6)",
+    ]  # fmt: skip
+    assert any("(longest earlier run: 1.20 ms)" in line for line in told)
+    assert {5, 6} <= set(list_events(found))

@@ -9,12 +9,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.link.writes.place import WRITE_COLUMNS, find_write, read_writes
-from tracecorr.model import schema
+from tracecorr.link.warnings import warn_of_writes
+from tracecorr.link.writes.place import LOG_COLUMNS, TRACE_COLUMNS, LogWrites, find_write, place_writes
+from tracecorr.model import frames, schema
 from tracecorr.pipeline import import_files
 from tracecorr.progress import Stages
 from tracecorr.read.ftrace import read_ftrace_text
-from tracecorr.sources import read_parts
+from tracecorr.sources import list_log_starts, read_others
+from tracecorr.store.capture import make_parts_folder
 
 Placed = list[tuple[int, int, int]]
 
@@ -32,13 +34,13 @@ def test_each_write_of_a_recorded_log_is_placed(
 ) -> None:
     source = data_folder / "captures" / name
     capture = import_files(tmp_path / "one.tracecorr", [source / log], [source / "raw"])
-    parts = read_parts(capture, {}, Stages(), 1)
-    rows = parts.read_events().select(WRITE_COLUMNS)
+    traces, starts = read_others(capture, make_parts_folder(capture.path), Stages()), list_log_starts(capture, Stages())
     size = (source / log).stat().st_size
-    placed = read_writes(rows, parts.args, schema.LOSSES.empty(), {0: size}).placed
+    rows = traces.read_events(TRACE_COLUMNS[1:]).select(TRACE_COLUMNS)
+    placed = place_writes(rows, traces.args, schema.LOSSES.empty(), starts, {0: size}).placed
     assert (placed.height, placed["length"].sum()) == (writes, size)
     assert placed["evidence"].unique().to_list() == ["recorded"]
-    assert find_write(rows.filter(pl.col("source") == "amd_log"), placed).null_count() == 0
+    assert find_write(starts[0].with_columns(file=0), placed).null_count() == 0
 
 
 # Who prints how many bytes, in the order of the file; what the trace shows; and what is found: position, length, tid.
@@ -125,7 +127,7 @@ def test_positions_follow_descriptors_and_results(case: str) -> None:
     sizes, trace, expected = _CASES[case]
     rows, args = _read_trace(trace)
     log = _make_log(sizes)
-    placed = read_writes(pl.concat([log, rows]), args, schema.LOSSES.empty(), {0: sum(sizes)}).placed
+    placed = _place(log, rows, schema.LOSSES.empty(), args).placed
     assert placed.select("position", "length", "tid").rows() == expected
 
 
@@ -138,7 +140,7 @@ def _read_trace(text: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     ]
     blocks = list(read_ftrace_text([("# tracer: nop\n#\n" + "\n".join(lines) + "\n").encode()], 1))
     events, args = (pl.concat(frames) for frames in zip(*((b.events, b.args) for b in blocks), strict=True))
-    return events.with_columns(source=pl.lit("ftrace", schema.CAT)).select(WRITE_COLUMNS), args
+    return events.with_columns(source=pl.lit("ftrace", schema.CAT)).select(TRACE_COLUMNS), args
 
 
 def _make_log(sizes: Sequence[int], stamps_ns: Sequence[int] | None = None) -> pl.DataFrame:
@@ -149,7 +151,14 @@ def _make_log(sizes: Sequence[int], stamps_ns: Sequence[int] | None = None) -> p
     )
     rows = rows.with_columns(file=0, pid=8, tid=7, clock=pl.lit("mono"), layer=pl.lit("hip"), name=pl.lit("hipMalloc"))
     events = schema.PART_EVENTS.conform(rows)
-    return events.with_columns(source=pl.lit("amd_log", schema.CAT)).select(WRITE_COLUMNS)
+    return events.with_columns(source=pl.lit("amd_log", schema.CAT)).select(LOG_COLUMNS)
+
+
+def _place(log: pl.DataFrame, trace: pl.DataFrame, losses: pl.DataFrame, args: pl.DataFrame | None = None) -> LogWrites:
+    """Return where the writes of a trace lie in the log."""
+    starts = frames.LOG_STARTS.conform(log.select("offset", "stamp_ns", thread=pl.lit(0)))
+    size = int(log["length"].sum())
+    return place_writes(trace, schema.PART_ARGS.empty() if args is None else args, losses, {0: starts}, {0: size})
 
 
 # SYNTHETIC: a loop whose iterations print the same lengths: microseconds from the first stamp, and bytes.
@@ -175,7 +184,7 @@ def _make_writes(sizes: Sequence[int], stamps: Sequence[int], offset_ns: int = 5
         layer=pl.lit("syscall"), name=pl.lit("write"),
     )  # fmt: skip
     events = schema.PART_EVENTS.conform(rows)
-    return events.with_columns(source=pl.lit("ftrace", schema.CAT)).select(WRITE_COLUMNS)
+    return events.with_columns(source=pl.lit("ftrace", schema.CAT)).select(TRACE_COLUMNS)
 
 
 @pytest.mark.parametrize("lost", ["trace", "log", "head", "end"])
@@ -185,7 +194,7 @@ def test_no_join_over_a_hole_in_a_loop_is_wrong(lost: str) -> None:
     truth = dict(zip(log["offset"], writes["offset"], strict=True))
     # Whole iterations and parts of them.
     holes = {"head": [(0, 700)], "end": [(59_000, 60_009)]}.get(lost, [(12_000, 12_060), (40_001, 40_101)])
-    losses, size = schema.LOSSES.empty(), sum(sizes)
+    losses = schema.LOSSES.empty()
     if lost == "trace":
         spans = [(int(writes["stamp_ns"][a]), int(writes["stamp_ns"][b - 1])) for a, b in holes]
         losses = schema.LOSSES.conform(pl.DataFrame(spans, schema=["from_ns", "to_ns"], orient="row"))
@@ -196,8 +205,7 @@ def test_no_join_over_a_hole_in_a_loop_is_wrong(lost: str) -> None:
         log, old = log.filter(~inside), log.filter(~inside)["offset"]
         log = log.with_columns(offset=pl.col("length").cast(pl.Int64).cum_sum() - pl.col("length"))
         truth = {new: truth[before] for new, before in zip(log["offset"], old, strict=True)}
-        size = int(log["length"].sum())
-    found = read_writes(pl.concat([log, writes]), schema.PART_ARGS.empty(), losses, {0: size})
+    found = _place(log, writes, losses)
     calls = found.placed["trace_offset"].gather(find_write(log, found.placed))
     joined = [(at, call) for at, call in zip(log["offset"], calls, strict=True) if call is not None]
     assert [(at, call) for at, call in joined if truth[at] != call] == []
@@ -205,3 +213,29 @@ def test_no_join_over_a_hole_in_a_loop_is_wrong(lost: str) -> None:
     if lost != "trace":
         expected = [sum(sizes[a:b]) for a, b in holes]
         assert found.missing["bytes"].to_list() == expected
+
+
+@pytest.mark.parametrize(
+    ("foreign", "told"),
+    [
+        ([], []),
+        # What io_uring, splice and 32-bit programs write no event of a write call shows.
+        ([(0, 300)], ["300 of its 91,207 bytes"]),
+        ([(80, 300)], ["300 of its 91,207 bytes"]),
+        ([(0, 300), (80, 40)], ["340 of its 91,247 bytes"]),
+    ],
+)
+def test_bytes_of_no_write_are_told(foreign: list[tuple[int, int]], told: list[str]) -> None:
+    sizes = random.Random(1).sample(range(100, 1000), 160)
+    trace = "".join(_write(8, 2, size) for size in sizes)
+    records = list(sizes)
+    for at, size in reversed(foreign):
+        records.insert(at, size)
+    log = _make_log(records)
+    rows, args = _read_trace(trace)
+    found = _place(log, rows, schema.LOSSES.empty(), args)
+    size = int(log["length"].sum())
+    files = pl.DataFrame({"file": 0, "path": "amd.log", "size": size}, schema_overrides={"file": pl.UInt16})
+    warnings = warn_of_writes(found, files)
+    assert [words in text for words, text in zip(told, warnings, strict=True)] == [True] * len(told)
+    assert found.placed["length"].sum() == sum(sizes)

@@ -8,9 +8,10 @@ from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.model.calls import is_counted
 from tracecorr.read.kernel_log import DRIVER_MESSAGE, MESSAGES
 
-# Messages after which work of user queues may stand, or which tell that it does. DRM's own rings are none of them.
+# Messages after which work of user queues may stand, or which tell that it does. DRM's own rings are none of them, and
+# a queue that was refused has no work.
 STANDSTILLS = frozenset({
-    "create_queue_failed", "destroy_queue_failed", "queue_preemption_failed", "hiq_preemption_timeout",
+    "destroy_queue_failed", "queue_preemption_failed", "hiq_preemption_timeout",
     "cp_preemption_failed", "queue_reset", "queues_reset", "mes_add_queue_failed", "mes_remove_queue_failed",
     "queue_evict_failed", "hws_fence_timeout", "hws_unrecoverable", "runlist_failed", "mes_no_answer",
     "mes_unrecoverable", "mes_trouble", "kiq_timeout", "gpu_reset_begin", "vram_lost", "evict_process_failed",
@@ -26,14 +27,7 @@ def summarize_kernel_log(tables: Tables) -> pl.DataFrame:
         where the line names none that is known), lines, first_event, first_ns, last_ns (null where the log's clock
         could not be mapped), text (the first line), means, helps (null where nothing general is known).
     """
-    events = tables("events").filter((pl.col("layer") == "kernel") & is_counted())
-    rows = collect(events.select("event", "ts_ns", "err_lo_ns", "gpu", "process", "queue", *as_text("name")))
-    texts = collect(
-        tables("args")
-        .filter(pl.col("event").is_in(rows["event"].implode()) & (pl.col("key").cast(pl.String) == "text"))
-        .select("event", "text")
-    )
-    told = rows.join(texts.unique("event", keep="first"), on="event", how="left", maintain_order="left")
+    told = list_lines(tables)
     timed = pl.when(pl.col("err_lo_ns").is_not_null()).then("ts_ns")
     alike = pl.when(pl.col("name") == DRIVER_MESSAGE).then("text")
     grouped = told.with_columns(alike=alike, at=timed).sort("event").group_by(
@@ -41,11 +35,25 @@ def summarize_kernel_log(tables: Tables) -> pl.DataFrame:
     )  # fmt: skip
     counted = grouped.agg(
         lines=pl.len().cast(pl.Int64), first_event=pl.col("event").first(), first_ns=pl.col("at").min(),
-        last_ns=pl.col("at").max(), text=pl.col("text").first(),
+        last_ns=pl.col("at").max(), text=pl.col("text").first(), means=pl.col("means").first(),
+        helps=pl.col("helps").first(),
     ).sort("first_event")  # fmt: skip
+    return counted.drop("alike")
+
+
+def list_lines(tables: Tables) -> pl.DataFrame:
+    """Return the lines: event, ts_ns, err_lo_ns, gpu, process, queue, name, text, means, helps (null where unknown)."""
+    events = tables("events").filter((pl.col("layer").cast(pl.String) == "kernel") & is_counted())
+    rows = collect(events.select("event", "ts_ns", "err_lo_ns", "gpu", "process", "queue", *as_text("name")))
+    texts = collect(
+        tables("args")
+        .filter(pl.col("event").is_in(rows["event"].implode()) & (pl.col("key").cast(pl.String) == "text"))
+        .select("event", "text")
+    )
+    told = rows.join(texts.unique("event", keep="first"), on="event", how="left", maintain_order="left")
     meanings = {message.name: message.means for message in MESSAGES}
     remedies = {message.name: message.helps for message in MESSAGES if message.helps}
-    return counted.drop("alike").with_columns(
+    return told.with_columns(
         means=pl.col("name").replace_strict(meanings, default=None, return_dtype=pl.String),
         helps=pl.col("name").replace_strict(remedies, default=None, return_dtype=pl.String),
     )

@@ -1,58 +1,74 @@
-"""Waits for locks: which thread waited for which mutex, and who woke it, from the futex system calls of a trace."""
+"""Waits for locks: which call waited for which mutex, and which thread woke it, from the links `lock_wait`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.link.locks import waits_for_mutex
 from tracecorr.model.calls import is_counted
 
-# linux/futex.h: operations without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
-_FLAGS = 128 | 256
-_WAIT, _WAKE, _LOCK_PI, _UNLOCK_PI, _WAKE_BITSET, _LOCK_PI2 = 0, 1, 6, 7, 10, 13
-# Word of a mutex of glibc that others wait for (lowlevellock.h); condition variables wait for other values.
-_CONTENDED = 2
-_LOCK = ["owner", "uaddr"]
+_SAME = ["process", "lock", "call", "woken_by", "waker_call"]
 
 
-def list_lock_waits(tables: Tables) -> pl.DataFrame:
-    """Return the waits for mutexes that ended by a wake-up, the longest first.
-
-    Who woke a thread is the last one that woke somebody at this lock before the wait's end: the last holder, perhaps
-    not the only one.
+def summarize_lock_waits(tables: Tables) -> pl.DataFrame:
+    """Return the waits for mutexes that ended, those of one call at one lock by one waker together, the longest first.
 
     Args:
         tables: gives the table of a capture by its name.
 
-    Returns: event, process, tid, lock (address), waited_ns, call (HIP call around the wait), woken_by (tid),
-        wake_event, waker_call (HIP call around the wake-up).
+    Returns: event (of the longest wait), process, lock (address), call (HIP call around the wait), waits, threads,
+        waited_ns (in all), longest_ns, tid (of the longest), woken_by (tid), waker_call (HIP call around the wake-up),
+        wake_event, told (the same in words).
     """
-    calls = _list_calls(tables)
-    command = pl.col("op") & ~pl.lit(_FLAGS, pl.UInt64)
-    is_mutex = ((command == _WAIT) & (pl.col("val") == _CONTENDED)) | command.is_in([_LOCK_PI, _LOCK_PI2])
-    waits = calls.filter(is_mutex & (pl.col("result") == "0") & pl.col("dur_ns").is_not_null())
-    waits = waits.with_columns(end_ns=pl.col("ts_ns") + pl.col("dur_ns")).sort("end_ns")
-    wakes = calls.filter(command.is_in([_WAKE, _WAKE_BITSET, _UNLOCK_PI]) & (pl.col("result") != "0"))
-    wakes = wakes.select(*_LOCK, woke_ns="ts_ns", woken_by="tid", wake_event="event", waker_call="call").sort("woke_ns")
-    found = waits.join_asof(wakes, left_on="end_ns", right_on="woke_ns", by=_LOCK, check_sortedness=False)
-    told = ["woken_by", "wake_event", "waker_call"]
-    is_inside = pl.col("woke_ns") >= pl.col("ts_ns")
-    named = found.with_columns(pl.when(is_inside).then(pl.col(name)).alias(name) for name in told)
-    named = named.rename({"uaddr": "lock", "dur_ns": "waited_ns"})
-    columns = ("event", "process", "tid", "lock", "waited_ns", "call", *told)
-    return named.select(columns).sort("waited_ns", "event", descending=[True, False])
+    futexes = list_futexes(tables)
+    waits = futexes.filter(waits_for_mutex() & (pl.col("result") == "0") & pl.col("dur_ns").is_not_null())
+    links = tables("links").filter(pl.col("rule").cast(pl.String) == "lock_wait")
+    wakes = futexes.select(wake_event="event", woken_by="tid", waker_call="call")
+    ended = links.select(event="to_event", wake_event="from_event").join(wakes, on="wake_event", how="left")
+    rows = waits.join(ended, on="event", how="left").sort("dur_ns", "event", descending=[True, False])
+    grouped = rows.group_by(_SAME, maintain_order=True).agg(
+        pl.col("event", "tid", "wake_event").first(), waits=pl.len().cast(pl.Int64),
+        threads=pl.col("tid").n_unique().cast(pl.Int64), waited_ns=pl.col("dur_ns").sum(),
+        longest_ns=pl.col("dur_ns").max(),
+    )  # fmt: skip
+    found = collect(grouped.sort("waited_ns", "event", descending=[True, False]))
+    columns = (
+        "event", "process", "lock", "call", "waits", "threads", "waited_ns", "longest_ns", "tid", "woken_by",
+        "waker_call", "wake_event",
+    )  # fmt: skip
+    words = [_describe_waits(row) for row in found.iter_rows(named=True)]
+    return found.select(*columns, told=pl.Series(words, dtype=pl.String))
 
 
-def _list_calls(tables: Tables) -> pl.DataFrame:
-    """Return the futex calls with their arguments, and the HIP call around each."""
+def list_futexes(tables: Tables) -> pl.LazyFrame:
+    """Return the futex calls of a trace: event, process, thread, tid, dur_ns, chain, result, lock, op, val, call."""
     is_futex = (pl.col("layer").cast(pl.String) == "syscall") & (pl.col("name").cast(pl.String) == "futex")
     rows = tables("events").filter(is_futex & is_counted())
-    rows = rows.select("event", "process", "tid", "ts_ns", "dur_ns", "chain", result=pl.col("result").cast(pl.String))
-    args = tables("args").join(rows.select("event"), on="event", how="semi")
+    rows = rows.select("event", "process", "thread", "tid", "dur_ns", "chain", *as_text("result"))
     key = pl.col("key").cast(pl.String)
-    given = args.group_by("event").agg(pl.col("u64").filter(key == k).first().alias(k) for k in ("uaddr", "op", "val"))
+    names = {"lock": "uaddr", "op": "op", "val": "val"}
+    args = tables("args").join(rows.select("event"), on="event", how="semi").group_by("event")
+    given = args.agg(pl.col("u64").filter(key == name).first().alias(column) for column, name in names.items())
     roots = tables("events").join(rows.select(event="chain"), on="event", how="semi")
-    roots = roots.select(chain="event", call=pl.col("name").cast(pl.String))
-    joined = rows.join(given, on="event").join(roots, on="chain", how="left")
-    # Addresses are those of a process; a trace that names none is of one.
-    return collect(joined.with_columns(owner=pl.col("process").cast(pl.Int64).fill_null(-1)))
+    named = roots.select(pl.col("name").cast(pl.String).alias("call"), chain="event")
+    return rows.join(given, on="event").join(named, on="chain", how="left")
+
+
+def _describe_waits(row: Mapping[str, Any]) -> str:
+    what = row["call"] or "code outside of HIP calls"
+    if row["threads"] == 1:
+        told = f"{what} of thread {row['tid']} waited {render_ns(row['waited_ns'])}"
+    else:
+        told = f"{what} of {row['threads']} threads waited {render_ns(row['waited_ns'])} in all"
+    if row["waits"] > 1:
+        told += f" ({count_of(row['waits'], 'wait')}, the longest {render_ns(row['longest_ns'])})"
+    told += f" for lock {row['lock']:#x}"
+    if row["woken_by"] is None:
+        return f"{told}; who woke it is not recorded"
+    inside = f", which was in {row['waker_call']}" if row["waker_call"] else ""
+    return f"{told}; woken by thread {row['woken_by']}{inside}"

@@ -8,17 +8,20 @@ waited for to its end, and, with a barrier bit, all packets before such a one in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, as_text, collect
-from tracecorr.analyze.hangs import Chain, End, follow_waits
+from tracecorr.analyze.hangs import Chain, End, follow_waits, tell_longest
+from tracecorr.analyze.kernel_log import STANDSTILLS, list_lines
+from tracecorr.analyze.locks import list_futexes
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.link.calls import list_open_calls
+from tracecorr.link.locks import waits_for_mutex
 from tracecorr.model.kinds import COMPLETE, NOT_ENQUEUES
-from tracecorr.model.standstill import Scene, Wait, Waiter, Work
+from tracecorr.model.standstill import Line, Scene, Wait, Waiter, Work
 
 _BARRIER_BIT = 0x100
 _WAITS = ("host_wait", "host_active_wait", "host_blocked_wait")
@@ -64,7 +67,8 @@ def find_still_open(tables: Tables) -> StillOpen:
     launches = _list_launches(tables, open_ones, log)
     pending = launches.filter(~pl.col("ended"))
     targets = _find_targets(calls, launches, log)
-    scene = _make_scene(calls, targets, pending, tables("links"))
+    scene = _make_scene(calls, targets, pending, tables("links"), _find_locks(tables, calls))
+    scene = replace(scene, lines=_list_lines(tables, open_ones) if calls.height else ())
     chains = {event: follow_waits(scene, f"call {event}") for event in calls["event"]}
     waits_for = pl.Series("waits_for", [_tell_first(chains[event]) for event in calls["event"]], pl.String)
     shown = calls.with_columns(waits_for).select(
@@ -91,7 +95,7 @@ def _list_launches(tables: Tables, processes: pl.DataFrame, log: pl.LazyFrame) -
     """Return packets and copies of some processes, each with whether it is known to have ended.
 
     Returns: event, kind, process, queue, packet_index, signal, stream, header, call_event, call, arg (of the call),
-        kernel (name), ended.
+        kernel (name), longest_ns (of the earlier runs of that kernel that have GPU times), ended.
     """
     kernels = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
     calls = log.filter(pl.col("layer").cast(pl.String) == "hip")
@@ -101,12 +105,15 @@ def _list_launches(tables: Tables, processes: pl.DataFrame, log: pl.LazyFrame) -
         .join(processes.lazy(), on="process", how="semi", nulls_equal=True)
         .select(
             "event", *as_text("kind"), "process", "queue", "packet_index", "signal", "stream", "header", "rptr",
-            "call_event", "kernel", printed=pl.col("complete_ns").is_not_null() | pl.col("gpu_end_ns").is_not_null(),
+            "call_event", "kernel", ran_ns=pl.col("gpu_end_ns") - pl.col("gpu_start_ns"),
+            printed=pl.col("complete_ns").is_not_null() | pl.col("gpu_end_ns").is_not_null(),
         )
         .join(kernels, on="kernel", how="left")
         .join(calls, on="call_event", how="left")
     )  # fmt: skip
-    found = collect(rows).drop("kernel").rename({"kernel_name": "kernel"}).sort("event")
+    longest = pl.when(pl.col("kernel").is_not_null()).then(pl.col("ran_ns").max().over("kernel"))
+    timed = rows.with_columns(longest_ns=longest)
+    found = collect(timed).drop("kernel", "ran_ns").rename({"kernel_name": "kernel"}).sort("event")
     told = _list_signalled(log, found)
     found = found.with_columns(printed=pl.col("printed") | pl.col("event").is_in(told.implode()))
     gate = pl.col("printed") & ((pl.col("header") & _BARRIER_BIT) > 0).fill_null(value=False)
@@ -130,6 +137,37 @@ def _list_signalled(log: pl.LazyFrame, launches: pl.DataFrame) -> pl.Series:
         uses.sort("event"), on="event", by=["process", "signal"], check_sortedness=False
     )
     return found["use"].drop_nulls().unique()
+
+
+def _find_locks(tables: Tables, calls: pl.DataFrame) -> dict[int, Wait]:
+    """Return for each open call the mutex that its thread waits for, if that is the last thing in the trace of it."""
+    if calls.is_empty():
+        return {}
+    threads = calls.select("thread", waiter="event").drop_nulls().unique("thread", keep="last")
+    traced = tables("events").filter(pl.col("source").cast(pl.String) == "ftrace")
+    last = traced.group_by("thread").agg(pl.col("event").max())
+    opened = list_futexes(tables).filter(pl.col("dur_ns").is_null() & waits_for_mutex())
+    found = opened.join(last, on=["thread", "event"]).join(threads.lazy(), on="thread")
+    return {
+        row["waiter"]: Wait(
+            "lock", f"it waits for the lock at {row['lock']:#x} (futex, event {row['event']})", (),
+            "who holds that lock (not recorded)", row["lock"],
+        )
+        for row in collect(found.filter(pl.col("event") > pl.col("waiter"))).iter_rows(named=True)
+    }  # fmt: skip
+
+
+def _list_lines(tables: Tables, processes: pl.DataFrame) -> tuple[Line, ...]:
+    """Return the lines of the kernel log after which queues of some processes may stand."""
+    mine = pl.col("process").is_null() | pl.col("process").is_in(processes["process"].implode())
+    rows = list_lines(tables).filter(mine & pl.col("name").is_in(list(STANDSTILLS)))
+    return tuple(
+        Line(
+            f"the kernel log: {row['text']} (event {row['event']})", row["means"] or "", row["helps"] or "",
+            "" if row["queue"] is None else f"queue {row['queue']}", row["process"] is not None, row["event"],
+        )
+        for row in rows.iter_rows(named=True)
+    )  # fmt: skip
 
 
 def _find_targets(calls: pl.DataFrame, launches: pl.DataFrame, log: pl.LazyFrame) -> dict[int, tuple[int, str]]:
@@ -161,7 +199,11 @@ def _find_targets(calls: pl.DataFrame, launches: pl.DataFrame, log: pl.LazyFrame
 
 
 def _make_scene(
-    calls: pl.DataFrame, targets: dict[int, tuple[int, str]], pending: pl.DataFrame, links: pl.LazyFrame
+    calls: pl.DataFrame,
+    targets: dict[int, tuple[int, str]],
+    pending: pl.DataFrame,
+    links: pl.LazyFrame,
+    locks: dict[int, Wait],
 ) -> Scene:
     """Return the open calls, what they wait for, and what may meet that; only heads, targets and writers of values."""
     rings = pending.drop_nulls(["queue", "packet_index"])
@@ -184,7 +226,7 @@ def _make_scene(
         by_address.setdefault(row["arg"], []).append(row["event"])
     works = {_key(event): _make_work(row, rows, producers.get(event, []), by_address) for event, row in rows.items()}
     waiters = {
-        f"call {call['event']}": _make_waiter(call, targets.get(call["event"]), works)
+        f"call {call['event']}": _make_waiter(call, targets.get(call["event"]), works, locks.get(call["event"]))
         for call in calls.iter_rows(named=True)
     }
     return Scene(works, {f"queue {q}": _key(e) for q, e in heads.select("queue", "event").iter_rows()}, waiters)
@@ -208,6 +250,7 @@ def _make_work(
     return Work(
         _key(row["event"]), told, ring, row["packet_index"], row["kernel"] or "", tuple(waits),
         row["kind"] == "barrier_or", None if header is None else bool(header & _BARRIER_BIT), row["event"],
+        row["longest_ns"],
     )  # fmt: skip
 
 
@@ -222,10 +265,12 @@ def _wait_for_value(row: dict[str, Any], rows: dict[int, dict[str, Any]], writer
                 row["arg"])  # fmt: skip
 
 
-def _make_waiter(call: dict[str, Any], target: tuple[int, str] | None, works: dict[str, Work]) -> Waiter:
+def _make_waiter(
+    call: dict[str, Any], target: tuple[int, str] | None, works: dict[str, Work], lock: Wait | None
+) -> Waiter:
     numbers = (str(call["tid"]) if call["tid"] is not None else "", hex(call["log_tid"]) if call["log_tid"] else "")
     thread = f"thread {next(filter(None, numbers), 'not named')}"
-    waits: tuple[Wait, ...] = ()
+    waits: tuple[Wait, ...] = () if lock is None else (lock,)
     if target and _key(target[0]) in works:
         work = works[_key(target[0])]
         waits = (Wait("signal", f"{target[1]}: {work.told}", (work.key,)),)
@@ -277,6 +322,9 @@ def describe_still_open(found: StillOpen) -> Iterator[str]:
     if rings:
         told = (f"queue {q}: {count_of(r['packets'], 'packet')} from {r['first']} on" for q, r in rings.items())
         yield f"without a recorded end (the runtime prints an end only when it looks): {'; '.join(told)}"
+    yield from (line.told for line in found.scene.lines[:_MAX_TOLD])
+    if (more := len(found.scene.lines) - _MAX_TOLD) > 0:
+        yield f"... and {count_of(more, 'more line')} of the kernel log: section The kernel log"
     if found.commands:
         yield f"{count_of(found.commands, 'command')} without an end in the log"
     if found.calls.height:
@@ -302,12 +350,12 @@ def _tell_end(chain: Chain, scene: Scene, rings: dict[int, dict[str, Any]]) -> s
         return f"a deadlock{'' if chain.is_gated else ', if no packet passes those before it'}{unless}"
     work = scene.works.get(chain.last)
     if work is None:
-        return "what it waits for is not in the log"
+        return f"{' or '.join(chain.others)} must end that" if chain.others else "what it waits for is not in the log"
     if chain.end is End.UNSEEN:
         return "who would end that is not in the log"
     ring = next((r for q, r in rings.items() if f"queue {q}" == work.ring), None)
     if ring is None or not ring["dispatches"] or work.kernel:
-        return f"{work.told} runs, or ended unseen; nothing in the log tells whether it would end"
+        return f"{work.told} runs{tell_longest(work)}, or ended unseen; nothing in the log tells whether it would end"
     return (
         f"{work.told} is the first one without a recorded end in its ring; with those up to packet {ring['last']} that "
         f"are {count_of(ring['dispatches'], 'dispatches', 'dispatch')}: which of them ran is not in the log"
@@ -316,5 +364,6 @@ def _tell_end(chain: Chain, scene: Scene, rings: dict[int, dict[str, Any]]) -> s
 
 def list_events(found: StillOpen) -> tuple[int, ...]:
     """Return the rows of `events` that the answer rests on, calls first."""
-    behind = (event for chain in found.chains.values() for event in chain.events)
-    return tuple(dict.fromkeys([*found.calls["event"], *behind]))[:_MAX_EVENTS]
+    behind = [event for chain in found.chains.values() for event in chain.events]
+    lines = [line.event for line in found.scene.lines if line.event is not None]
+    return tuple(dict.fromkeys([*found.calls["event"], *behind, *lines]))[:_MAX_EVENTS]

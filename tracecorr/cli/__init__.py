@@ -1,6 +1,6 @@
 """The command line: one module per verb.
 
-Heavy modules (polars, dash) are imported only once a verb is named, so that `tracecorr --help` is quick.
+Heavy modules (polars, dash) are imported once a verb has checked its words, so that help and errors come at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from tracecorr.cli import (
 from tracecorr.cli.console import VARIABLE
 from tracecorr.cli.parser import Verb, Verbs
 from tracecorr.model.errors import TracecorrError, explain_damage, explain_denied, explain_unwritten, is_panic
-from tracecorr.threads import begin_polars
 
 app = typer.Typer(
     cls=Verbs,
@@ -80,7 +79,6 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -93,8 +91,6 @@ def _root(
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
     """
     del version, traceback  # Both were heeded before.
-    if context.invoked_subcommand != "hang":  # it begins with polars if there is a process to look at
-        begin_polars()
 
 
 def main(argv: list[str] | None = None) -> int:

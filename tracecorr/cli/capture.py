@@ -12,6 +12,7 @@ import typer
 from tracecorr.cli.console import ForceOption, add_suffix, complete_event_sets, refuse_idle, say, show
 from tracecorr.cli.parser import read_time
 from tracecorr.model.errors import InputError
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.capture.options import CaptureOptions
@@ -174,8 +175,6 @@ def capture_verb(
 
     The exit status is that of COMMAND; 125: tracecorr failed, 126: COMMAND cannot run, 127: COMMAND is not found.
     """
-    from tracecorr.capture.options import CaptureOptions
-
     container, image, pid = _only("--container", containers), _only("--image", images), _only("--pid", pids)
     _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval)
     _check_not_negative(delay=delay, min_free_gb=min_free_gb, log_level=log_level)
@@ -186,6 +185,9 @@ def capture_verb(
     # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
     refuse_idle("--kill", "a COMMAND", given=kill, there=pid is None)
     refuse_idle("--as-root", "a COMMAND on the host", given=as_root, there=(container or image or pid) is None)
+    begin_polars()
+    from tracecorr.capture.options import CaptureOptions
+
     events_too = [*(events or ()), *(_LOCK_EVENTS if locks else ())]
     options = CaptureOptions(
         command=tuple(command or ()),

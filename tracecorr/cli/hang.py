@@ -39,7 +39,11 @@ def hang_verb(
     every: Annotated[bool, typer.Option("--all", help="Look at all processes that use the GPU (the default).")] = False,
     wait: Annotated[str, typer.Option(metavar="TIME", help="Time between the two looks: 500ms, 1s, 2m.")] = "1s",
     stall: Annotated[
-        str, typer.Option(metavar="TIME", help="What stood for so long is said to stand; else it cannot be told.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="What stood for so long is said to stand, else it cannot be told; with --watch, or a --wait as long.",
+        ),
     ] = "30s",
     deep: Annotated[
         bool, typer.Option("--deep", help="If something is found, read mqds and hqds once, too: they take locks.")
@@ -51,10 +55,11 @@ def hang_verb(
     save: Annotated[bool, typer.Option("--save", help="Write what was seen to hang-TIME.json, decoded.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show why a running process stands still: which packet is at the head, what it waits for, who would end that.
+    """Show why a running process stands still: what heads its queues, what that waits for, who would end it.
 
-    Two looks from outside. Nothing is stopped, written or preloaded, and no ioctl is made. A verdict has three parts:
-    what was seen, what that means (proved, likely, one of), what would decide.
+    Two looks from outside: nothing is stopped, written or preloaded, and no
+    ioctl is made. A verdict has three parts: what was seen, what that means
+    (proved, likely, one of), and what would decide.
 
     \b
     source           reads                   lock  root  worst case
@@ -65,20 +70,25 @@ def hang_verb(
     /proc/PID/maps   what may be read        mmap  (1)   no answer in 30 s:
     and pagemap, mem queues, packets,        mmap  (1)   told, and a child
                      signals, arguments                  is left behind
-    --deep: mqds     queue descriptors       KFD   yes   no answer in 5 s: told,
-            hqds     registers of queues     regs  yes   and a child is left
+    --deep: mqds     queue descriptors       (3)   yes   no answer in 5 s:
+            hqds     registers of queues     (4)   yes   told, and a child
+                                                         is left behind
 
     \b
+    mmap = memory lock of the process
     (1) root, or its user (of memory and calls: kernel.yama.ptrace_scope=0)
     (2) root where kernel.dmesg_restrict=1
+    (3) that of each process with queues in turn, in the driver
+    (4) that of the registers; hqds are read only if mqds answered
+    Neither is read while a GPU is reset, nor if nothing was found before.
 
-    KFD = of each process in turn; regs = of the registers. Neither is read while a GPU is reset, and hqds only if mqds
-    answered.
+    Only present pages of memory without a file are read: others may block, or
+    would change the process.
 
-    Only present pages of memory without a file are read: others may block, or would change the process.
-
-    Exit status: 0 nothing stands, 4 something stands, 5 it cannot be told. A packet at the head is not called a hang
-    before --stall: kernels may run long, and collectives and persistent kernels wait by design.
+    Exit status: 0 nothing stands, 4 something stands, 5 it cannot be told. A
+    packet at the head is not said to stand before --stall: kernels may run
+    long, and collectives and persistent kernels wait by design. What rests on
+    how hardware behaves is marked: not seen on hardware.
     """
     if (pid is not None) + (container is not None) + every > 1:
         raise InputError("--pid, --container and --all exclude each other", "name one of them")
@@ -143,7 +153,8 @@ def _look(
         driver = read_driver(read, ["mqds"] if is_virtual_function() else ["mqds", "hqds"])
         found = [_judge(sight, driver, stall_ns, firsts) for sight in sights]
     told = [describe_sight(sight, judged) for sight, judged in zip(sights, found, strict=True)]
-    return _answer(told, driver.list_texts(pids), list(driver.gaps))
+    ended = [f"process {pid}, which ended meanwhile" for pid in sorted(set(pids) - {sight.pid for sight in sights})]
+    return _answer(told, driver.list_texts(pids), [*driver.gaps, *ended])
 
 
 def _judge(sight: Sight, driver: Driver, stall_ns: int, firsts: dict[int, Look]) -> list[Judgment]:
@@ -186,7 +197,7 @@ def _render(answer: dict[str, Any]) -> str:
             lines.append(f"  queue {queue['id']} (HWq {queue['hwq']}, SWq {queue['swq']}): {counts}")
         lines += _render_threads(process["threads"])
         lines += [f"  not seen: {gap}" for gap in process["not_seen"]]
-    if not answer["processes"]:
+    if not answer["processes"] and not answer["not_read"]:
         lines.append("no process uses the GPU")
     lines += answer["gpus"]
     lines += [f"kernel log: {printable(line)}" for line in answer["kernel_log"]]

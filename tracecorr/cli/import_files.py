@@ -22,7 +22,8 @@ from tracecorr.cli.console import (
     show,
 )
 from tracecorr.model.errors import CaptureError, InputError, quote_path
-from tracecorr.model.folder_names import SUFFIX
+from tracecorr.store.folder_names import SUFFIX
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -108,6 +109,7 @@ def import_verb(
     if not (logs or traces or profiles or kernel_logs):
         raise _name_lacking(dumps)
     _check_clock(ftrace_clock, traces)
+    begin_polars()
     target = _choose_output(output, (logs or traces or profiles or kernel_logs)[0])
 
     from tracecorr.pipeline import correlate, import_files
@@ -155,6 +157,7 @@ def _check_clock(clock: str, traces: list[Path]) -> None:
 
 def _name_options(files: list[Path]) -> InputError:
     """Return the error that says behind which options files that stand alone belong."""
+    begin_polars()
     from tracecorr.read.importing import find_option
     from tracecorr.store import raw
 

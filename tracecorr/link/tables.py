@@ -14,6 +14,7 @@ from tracecorr.link import (
     descriptors,
     hqds,
     kernel_log,
+    locks,
     mqds,
     queues,
     rings,
@@ -100,7 +101,7 @@ def link_tables(
         hqds.link_hqds(events, owners.hqd, owners.queues), kernel_log.link_lines(events, owners.queues),
         descriptors.link_doorbell_mappings(events, args, driver.mappings),
         link_drm_jobs(jobs), found_edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
-        link_writes(events, writes.placed),
+        link_writes(events, writes.placed), locks.link_lock_waits(events, args),
     )  # fmt: skip
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, owners.streams)

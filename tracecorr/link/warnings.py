@@ -12,7 +12,7 @@ from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 from tracecorr.link.threads.hashed_tids import SHARED_NUMBER
-from tracecorr.link.writes.place import LogWrites
+from tracecorr.link.writes.place import LogWrites, count_explained
 from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.reasons import UNKNOWN_EVENT_ID, Lost, list_lossy
 
@@ -79,7 +79,7 @@ def list_warnings(
 
 
 def warn_of_writes(writes: LogWrites, files: pl.DataFrame) -> list[str]:
-    """Name the logs that do not hold what the trace shows to be written, and where.
+    """Name the logs that do not hold what the trace shows to be written, and where, and those that hold more.
 
     Args:
         writes: what the writes of the trace tell of the logs.
@@ -92,6 +92,13 @@ def warn_of_writes(writes: LogWrites, files: pl.DataFrame) -> list[str]:
         + ", ".join(f"{size:,} at byte {at:,}" for at, size in list(zip(places, sizes, strict=True))[:_MOST_NAMED])
         + (f", and at {len(places) - _MOST_NAMED} more places" if len(places) > _MOST_NAMED else "")
         for path, places, sizes in found.iter_rows()
+    ]
+    explained = count_explained(writes.placed).join(files.select("file", "path", "size"), on="file")
+    warnings += [
+        f"{path}: {size - known:,} of its {size:,} bytes are of no write call that the trace shows: it began later or "
+        "lost records, or they came through io_uring, splice or a 32-bit program; records there are joined to no write"
+        for path, size, known in explained.select("path", "size", "explained").iter_rows()
+        if known < size
     ]
     paths = dict(files.select("file", "path").iter_rows())
     return warnings + [

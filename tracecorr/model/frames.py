@@ -72,6 +72,16 @@ PLACED = Table(
     ),
 )
 
+LOG_STARTS = Table(
+    "log_starts",
+    "one record of a log, before what it says is read",
+    columns_of(
+        ("offset", I64, "its first byte", "bytes"),
+        ("stamp_ns", I64, "its stamp; null = not of CLOCK_MONOTONIC", "ns"),
+        ("thread", I64, "code of the thread that it names, in this log"),
+    ),
+)
+
 # Clocks ---------------------------------------------------------------------------------------------------------------
 
 SPANS = Table(

@@ -49,6 +49,7 @@ class Work:
         any_of: whether one condition is enough (barrier-OR).
         is_gated: whether it starts only when all packets before it have ended (barrier bit); None = not known.
         event: its row in `events`.
+        longest_ns: the longest earlier run of its kernel; None = none has GPU times.
     """
 
     key: str
@@ -60,6 +61,7 @@ class Work:
     any_of: bool = False
     is_gated: bool | None = True
     event: int | None = None
+    longest_ns: int | None = None
 
     @property
     def name(self) -> str:

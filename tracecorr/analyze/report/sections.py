@@ -38,7 +38,7 @@ from tracecorr.analyze.launches import (
     summarize_launches,
     summarize_unlinked,
 )
-from tracecorr.analyze.locks import list_lock_waits
+from tracecorr.analyze.locks import summarize_lock_waits
 from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
 from tracecorr.analyze.memory import summarize_copies
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
@@ -594,11 +594,13 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "slow_calls",
         "Slow HIP calls taken apart",
         evidence.by_node(lambda node: summarize_slow_calls(node.tables)),
-        "the longest call of each function, the ten longest of these. `queue` = from the line that counts the queues "
-        "to that of the one made; `lock` = futex; `off cpu` needs sched_switch (--event-set full); parts may lie in "
-        "each other; `rest` = in none of them. Parts are derived: they lie in the call by thread and time",
+        "the longest call of each function, the ten longest of these. Making a queue = from the line that counts the "
+        "queues to that of the one made; lock = futex; time off the CPU needs sched_switch (--event-set full); parts "
+        "may lie in each other. They are derived: they lie in the call by thread and time",
         _missing(evidence, "HIP calls", log=True),
         nothing="no HIP call has both its lines",
+        is_whole=True,
+        shown=("node", "call", "thread", "told"),
     )
     yield Section(
         "hip_internal",
@@ -631,13 +633,14 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "recorded by rocprof, one value per dispatch; `dispatches` = those with a value, in the counter's unit",
         nothing="no profile with counters was imported (rocprofv3 --pmc, then --rocprof with its folder)",
     )
-    locks = evidence.by_node(lambda node: list_lock_waits(node.tables))
+    locks = evidence.by_node(lambda node: summarize_lock_waits(node.tables))
     yield Section(
         "lock_waits",
         "Waits for locks",
         locks,
-        "derived: futex calls of the trace that waited for a mutex of glibc; `woken by` = who woke somebody at this "
-        "lock last before the wait ended: the last holder, perhaps not the only one",
+        "derived: futex calls of the trace that waited for a mutex of glibc, those of one call at one lock by one "
+        "waker together; `woken by` = who woke somebody at this lock last before the wait ended: the last holder, "
+        "perhaps not the only one",
         nothing="no thread waited for a mutex, or futex calls were not recorded (capture with --locks)",
     )
     yield Section(

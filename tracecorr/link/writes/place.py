@@ -17,10 +17,13 @@ from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 from tracecorr.model.part_tables import MISSING, WRITERS
 from tracecorr.model.part_tables import WRITES as PLACED
 
-# What is asked of part events.
-WRITE_COLUMNS = (
+# What is asked of part events: of traces, and of logs.
+TRACE_COLUMNS = (
+    "source", "file", "offset", "stamp_ns", "end_stamp_ns", "pid", "tid", "layer", "name", "result", "fd", "arg",
+    "size_bytes", "flags",
+)  # fmt: skip
+LOG_COLUMNS = (
     "source", "file", "offset", "length", "end_offset", "end_length", "stamp_ns", "end_stamp_ns", "clock", "pid", "tid",
-    "layer", "name", "result", "fd", "arg", "size_bytes", "flags",
 )  # fmt: skip
 # The log's descriptor is the one whose writes fit so many of its records.
 _LEAST_SHARE = 0.5
@@ -33,10 +36,10 @@ _LEAST_OF_LIFE = 4  # fewer may be records of another thread that this one wrote
 _LOG_STEP_NS, _BUCKET_NS = 1000, 1_000_000
 
 
-def has_writes(rows: pl.DataFrame) -> bool:
-    """Tell whether the trace among part events shows writes."""
-    shown = (pl.col("source") == "ftrace") & (pl.col("layer") == "syscall") & pl.col("name").is_in(WRITES)
-    return bool(rows.lazy().select(shown.any()).collect().item())
+def has_writes(trace: pl.DataFrame) -> bool:
+    """Tell whether part events of traces (layer, name) show writes."""
+    shown = (pl.col("layer") == "syscall") & pl.col("name").is_in(WRITES)
+    return bool(trace.lazy().select(shown.any()).collect().item())
 
 
 @dataclass(frozen=True)
@@ -58,50 +61,48 @@ class LogWrites:
     unfit: tuple[int, ...] = ()
 
 
-def read_writes(
-    rows: pl.DataFrame,
+def place_writes(
+    trace: pl.DataFrame,
     args: pl.DataFrame,
     losses: pl.DataFrame,
+    starts: Mapping[int, pl.DataFrame],
     sizes: Mapping[int, int],
-    known: LogWrites | None = None,
 ) -> LogWrites:
-    """Return what the writes of the trace tell of the logs.
+    """Return which write put which bytes into which log, and the bytes that are missing there.
 
     Args:
-        rows: part events of logs and traces (`WRITE_COLUMNS`).
-        args: part args.
+        trace: part events of traces (`TRACE_COLUMNS`).
+        args: part args of the traces.
         losses: rows of `losses` of the traces, on their own clock.
-        sizes: the bytes of each log (key of `files`).
-        known: what was found before lines that other writers cut were put together: it stays where it is.
+        starts: the records of each log (key of `files`): `frames.LOG_STARTS`.
+        sizes: the bytes of each log.
     """
-    if not has_writes(rows):
-        return LogWrites()
-    records = list_records(rows.filter(pl.col("source") == "amd_log"))
-    known = known or _place_logs(rows, records, args, losses, sizes)
-    wrote = _join_records(records, known.placed)
-    writers, by_themselves = _list_writers(wrote)
-    sure = wrote.filter(pl.col("write_evidence").cast(pl.String) != INFERRED)
-    return replace(known, writers=writers, spans=_list_spans(sure, by_themselves))
-
-
-def _place_logs(
-    rows: pl.DataFrame, records: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame, sizes: Mapping[int, int]
-) -> LogWrites:
-    """Return the writes of all logs, and the bytes that are missing in them."""
-    written = follow_writes(rows.filter(pl.col("source") == "ftrace"), args, losses)
+    written = follow_writes(trace, args, losses)
     files = _list_files(written)
     found, missing, unfit = [PLACED.empty()], [MISSING.empty()], []
-    for (file,), own in records.group_by("file", maintain_order=True):
-        number = int(str(file))
-        aligned = _align_log(own, sizes[number], files)
+    for number, records in starts.items():
+        aligned = _align_log(records, sizes[number], files)
         if aligned is None:
             unfit += [number] if any(2 * one.size > sizes[number] for one in files) else []
             continue
         of_file = pl.lit(number, pl.UInt16).alias("file")
-        found.append(PLACED.conform(_list_placed(aligned, own).with_columns(of_file)))
-        missing.append(MISSING.conform(_describe_missing(aligned, own).with_columns(of_file)))
+        found.append(PLACED.conform(_list_placed(aligned, records).with_columns(of_file)))
+        missing.append(MISSING.conform(_describe_missing(aligned, records).with_columns(of_file)))
     placed = pl.concat(found).sort("file", maintain_order=True)
     return LogWrites(placed, missing=pl.concat(missing), unfit=tuple(unfit))
+
+
+def join_writers(known: LogWrites, log: pl.DataFrame) -> LogWrites:
+    """Return what `place_writes` found with who wrote the records of each thread, and what they tell of the clock.
+
+    Args:
+        known: what is placed.
+        log: part events of the logs (`LOG_COLUMNS`).
+    """
+    wrote = _join_records(list_records(log), known.placed)
+    writers, by_themselves = _list_writers(wrote)
+    sure = wrote.filter(pl.col("write_evidence").cast(pl.String) != INFERRED)
+    return replace(known, writers=writers, spans=_list_spans(sure, by_themselves))
 
 
 def list_records(log: pl.DataFrame) -> pl.DataFrame:
@@ -177,8 +178,8 @@ class _Aligned:
 
 def _align_log(records: pl.DataFrame, size: int, files: Sequence[_File]) -> _Aligned | None:
     """Return the file that is the log; None if none is."""
-    following = (pl.col("next_ns") + _LOG_STEP_NS).fill_null(NO_HIGH)
-    stamps, nexts = records.select(pl.col("stamp_ns").fill_null(NO_LOW), following)
+    following = pl.col("stamp_ns").backward_fill().shift(-1).over("thread") + _LOG_STEP_NS
+    stamps, nexts = records.select(pl.col("stamp_ns").fill_null(NO_LOW), next_ns=following.fill_null(NO_HIGH))
     log = Log(records["offset"].to_numpy(), stamps.to_numpy(), nexts.to_numpy(), size)
     for file in sorted(files, key=lambda one: abs(one.size - size))[:_MOST_TRIED]:
         runs = _know_start(file, size)
@@ -330,6 +331,14 @@ def find_write(offsets: pl.DataFrame, placed: pl.DataFrame) -> pl.Series:
     at = np.maximum(found, 0)
     inside = (found >= 0) & (asked < starts[at] + placed["length"].to_numpy()[at])
     return pl.select(pl.when(pl.Series(inside)).then(pl.Series(at)).cast(pl.UInt32)).to_series()
+
+
+def count_explained(placed: pl.DataFrame) -> pl.DataFrame:
+    """Return file, explained: how many bytes of each log are of a write of `placed`."""
+    end = pl.col("position") + pl.col("length")
+    before = end.cum_max().shift(1).over("file").fill_null(0)
+    own = placed.select("file", own=(end - pl.max_horizontal("position", before)).clip(lower_bound=0))
+    return own.group_by("file", maintain_order=True).agg(explained=pl.col("own").sum())
 
 
 def find_calls(events: pl.DataFrame, placed: pl.DataFrame) -> pl.Series:

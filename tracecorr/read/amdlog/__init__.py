@@ -5,6 +5,6 @@ behind NULs on the line of a record is no part of it. A record that the file end
 used as far as it goes, and counts as lost, too.
 """
 
-from tracecorr.read.amdlog.reader import looks_like_amd_log, read_amd_log
+from tracecorr.read.amdlog.reader import list_starts, looks_like_amd_log, read_amd_log
 
-__all__ = ["looks_like_amd_log", "read_amd_log"]
+__all__ = ["list_starts", "looks_like_amd_log", "read_amd_log"]

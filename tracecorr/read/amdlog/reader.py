@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracecorr.model import schema
+from tracecorr.model import frames, schema
+from tracecorr.model.frames import gives
 from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.parts import ArrowBlock, Block
 from tracecorr.model.reasons import TORN_RECORD
@@ -43,6 +44,25 @@ def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) 
         yield reader.read(text)
     yield reader.finish()
     yield reader.take_counts()
+
+
+@gives(frames.LOG_STARTS)
+def list_starts(stream: ByteStream) -> pl.DataFrame:
+    """Return where each record of a log starts, when and by whom it was printed, without reading what it says.
+
+    Args:
+        stream: the decompressed bytes of the log.
+    """
+    reader, offset, found = RecordReader(Vocabulary()), 0, [frames.LOG_STARTS.empty()]
+    for text in BlockCutter(stream, BLOCK_BYTES).cut():
+        records = reader.scan(text)
+        is_rocr = (records.flags & IS_ROCR) > 0
+        # The memory of a block's records is that of the next one's.
+        stamp, thread = records.stamp.copy(), records.thread.copy()
+        rows = pl.DataFrame({"offset": records.start + (offset - text.start), "stamp_ns": stamp, "thread": thread})
+        found.append(frames.LOG_STARTS.conform(rows.with_columns(pl.when(~pl.Series(is_rocr)).then("stamp_ns"))))
+        offset += text.stop - text.start
+    return pl.concat(found)
 
 
 def looks_like_amd_log(head: bytes) -> bool:

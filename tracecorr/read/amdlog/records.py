@@ -149,6 +149,10 @@ class RecordReader:
             self._goes_on = _is_multi_line(text, int(records.start[-1]))
         return records
 
+    def scan(self, text: Text) -> Records:
+        """Return the records of a block as they stand there, of which some may be cut by another writer."""
+        return self._scan(text)[0]
+
     def _scan(self, text: Text) -> tuple[Records, Others]:
         threads, has_holes = self._vocabulary.threads, text.raw.find(b"\0", text.start, text.stop) >= 0
         scan = Struct("Scan", raw=text.bytes, at=text.start, stop=text.stop, merge=not has_holes)
