@@ -12,7 +12,7 @@ const LANE_PAD = 5;
 const ROW_H = 15;
 const FOLDED_H = 12; // px of a lane whose kind is folded, whatever its rows
 const PINNED = { id: "pinned", label: "pinned", parent: "" };
-const CHAIN_ROW_H = 26, CHAIN_ROW_MAX = 40;
+const CHAIN_ROW_H = 18, CHAIN_ROW_MAX = 40;
 
 export const view = {
   meta: null, t0: 0, t1: 1, scroll: 0, width: 800, height: 600,
