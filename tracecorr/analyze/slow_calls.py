@@ -19,8 +19,12 @@ _FUTEXES = ("futex", "futex_wait", "futex_waitv")
 _RECORD_MORE = "record with --event-set full to see whether it ran"
 
 
-def summarize_slow_calls(tables: Tables) -> pl.DataFrame:
+def summarize_slow_calls(tables: Tables, event: int | None = None) -> pl.DataFrame:
     """Return the longest call of each HIP function, the ten longest of these, taken apart.
+
+    Args:
+        tables: gives the tables of a capture.
+        event: only the outermost HIP call of this event, however short it is.
 
     Parts may lie in each other: a system call in the making of a queue counts in both. `rest_ns` is the time in which
     none of them lies.
@@ -30,7 +34,7 @@ def summarize_slow_calls(tables: Tables) -> pl.DataFrame:
         (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null where no switch of the thread is
         recorded), rest_ns, told (the same in words).
     """
-    calls = _choose_calls(tables)
+    calls = _choose_calls(tables, event)
     parts = _list_parts(tables, calls)
     named = {CHILD: "child", QUEUE: "queue", SYSCALL: "syscall", IOCTL: "ioctl", LOCK: "lock", OFF_CPU: "off_cpu"}
     ns, kind = pl.col("end_ns") - pl.col("from_ns"), pl.col("part")
@@ -91,10 +95,13 @@ def _explain_rest(row: Mapping[str, Any]) -> str:
     return f": {_RECORD_MORE}" if row["traced"] else ": no kernel trace covers it"
 
 
-def _choose_calls(tables: Tables) -> pl.DataFrame:
+def _choose_calls(tables: Tables, event: int | None) -> pl.DataFrame:
     """Return the longest call of each function, and whether the trace shows system calls and switches of its thread."""
     events = tables("events")
     outer = events.filter(is_called(), pl.col("dur_ns").is_not_null(), pl.col("parent").is_null())
+    if event is not None:
+        chain = collect(events.filter(pl.col("event") == event).select("chain"))["chain"]
+        outer = outer.filter(pl.col("event").is_in(chain.drop_nulls().implode()))
     rows = outer.select("thread", "tid", "dur_ns", *as_text("name"), call="event", from_ns="ts_ns")
     longest = rows.sort("dur_ns", "call", descending=[True, False]).unique("name", keep="first", maintain_order=True)
     chosen = collect(longest.head(_MOST_CALLS).with_columns(until_ns=pl.col("from_ns") + pl.col("dur_ns")))

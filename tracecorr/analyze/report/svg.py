@@ -87,25 +87,28 @@ def _draw_lines(figure: go.Figure) -> tuple[list[str], int]:
 def _draw_bars(traces: Sequence[Any]) -> tuple[list[str], int]:
     names = list(dict.fromkeys(str(name) for trace in reversed(traces) for name in reversed(list(trace.y))))
     height = _TOP + _BOTTOM + _BAR * len(names)
-    ends = dict.fromkeys(names, 0.0)
-    for trace in traces:
-        for name, value in zip(trace.y, trace.x, strict=True):
-            ends[str(name)] += value or 0.0
+    spans = list(_list_spans(traces))
     left = min(_LEFT + _LETTER * max(map(len, names)), _WIDTH / 2)
-    x = _fit([0.0, *ends.values()], left, _WIDTH - _LEGEND)
-    drawn, ends = _grid_x(x, height), dict.fromkeys(names, 0.0)
-    most = int((left - _LEFT / 4) / _LETTER)
+    x = _fit([*(start for *_, start, _ in spans), *(end for *_, end in spans)], left, _WIDTH - _LEGEND)
+    most, drawn = int((left - _LEFT / 4) / _LETTER), _grid_x(x, height)
     drawn += [_text(left - 6, _TOP + _BAR * n + 15, escape(name[:most]), "end") for n, name in enumerate(names)]
-    for number, trace in enumerate(traces):
-        for name, value in zip(map(str, trace.y), trace.x, strict=True):
-            start = ends[name]
-            ends[name] += value or 0.0
-            width, top = x(ends[name]) - x(start), _TOP + _BAR * names.index(name) + 3
-            place = f'x="{x(start):.1f}" y="{top}" width="{width:.1f}"'
-            told = escape(f"{name}: {trace.name or ''} {value or 0:.4g}")
-            colour = _colour(trace, number)
-            drawn.append(f'<rect {place} height="{_BAR - 6}" fill="{colour}"><title>{told}</title></rect>')
+    for number, name, start, end in spans:
+        trace, top = traces[number], _TOP + _BAR * names.index(name) + 3
+        place = f'x="{x(start):.1f}" y="{top}" width="{max(x(end) - x(start), 1):.1f}" height="{_BAR - 6}"'
+        told = escape(f"{name}: {trace.name or ''} {end - start:.4g}")
+        drawn.append(f'<rect {place} fill="{_colour(trace, number)}"><title>{told}</title></rect>')
     return drawn, height
+
+
+def _list_spans(traces: Sequence[Any]) -> Iterator[tuple[int, str, float, float]]:
+    """Yield the bars: number of the trace, name of the row, start and end; those without a base stand in a stack."""
+    ends: dict[str, float] = {}
+    for number, trace in enumerate(traces):
+        bases = trace.base if trace.base is not None else [None] * len(trace.x)
+        for name, value, base in zip(map(str, trace.y), trace.x, bases, strict=True):
+            start = ends.get(name, 0.0) if base is None else float(base)
+            ends[name] = start + float(value or 0.0)
+            yield number, name, start, ends[name]
 
 
 def _points(trace: Any) -> list[Point | None]:
