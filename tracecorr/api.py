@@ -390,7 +390,7 @@ class Capture:
         """Return what the time of a HIP call was spent on: parts in ns, and `told`, the same in words.
 
         >>> open_capture(sample).breakdown().columns[:4]
-        ['call', 'name', 'thread', 'dur_ns']
+        ['call_event', 'told', 'name', 'thread']
 
         Args:
             event: a call, or any event of its chain; the slowest calls if None.
@@ -400,8 +400,11 @@ class Capture:
         """
         from tracecorr.analyze.slow_calls import summarize_slow_calls
 
-        found = summarize_slow_calls(self._stored.table, None if event is None else _number_of(event))
-        if event is not None and found.is_empty():
+        if event is None:
+            return summarize_slow_calls(self._stored.table)
+        chain = self.events.filter(pl.col("event") == _number_of(event)).select("chain").collect()["chain"].drop_nulls()
+        found = summarize_slow_calls(self._stored.table, int(chain[0]) if chain.len() else -1)
+        if found.is_empty():
             raise InputError(f"event {event} belongs to no HIP call with a known end", _EVENTS)
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,6 +145,7 @@ def ab_verb(
     begin_polars()
     from tracecorr.analyze.compare import Side, compare_captures
     from tracecorr.analyze.report.markdown import render_comparison
+    from tracecorr.analyze.run_facts import describe_model
     from tracecorr.experiment.captured import CaptureOptions, capture_in_turn
     from tracecorr.experiment.running import owned_by_caller
 
@@ -153,6 +155,8 @@ def ab_verb(
         captures = capture_in_turn(runs, options, say)
     first, second = (Side(name, c.table, c.info, c.tables_of_nodes()) for name, c in captures.items())
     comparison = compare_captures(first, second)
+    models = {told: None for c in captures.values() if (told := describe_model(c.info))}
+    comparison = replace(comparison, findings=(*models, *comparison.findings))
     if as_json:
         typer.echo(json.dumps(comparison.as_dict(), indent=1, allow_nan=False))
     else:

@@ -24,6 +24,13 @@ class Workload:
     def __init__(self, pid_file: Path, uid: int) -> None:
         self._pid_file, self._uid = pid_file, uid
 
+    def is_running(self) -> bool:
+        """Tell whether its shell is there, or has not begun yet."""
+        try:
+            return Path(f"/proc/{int(read_file(self._pid_file))}").exists()
+        except (OSError, ValueError):
+            return True
+
     def list_processes(self) -> set[int]:
         """Return the descendants of the workload's shell, which itself waits and holds no file of the GPU."""
         with suppress(OSError, ValueError):

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracecorr.capture.workload.invoker import Invoker, find_invoker
+from tracecorr.capture.workload.invoker import Invoker, find_invoker, read_environment
+from tracecorr.control.workload import Workload
 from tracecorr.model.errors import MachineError
 from tracecorr.store.ownership import give_folder
 
@@ -57,6 +59,32 @@ def run_as_caller(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         words, env=environment, stderr=subprocess.PIPE, check=False, user=user, group=group, extra_groups=groups
     )
+
+
+@contextmanager
+def watch_model(workload: Workload) -> Iterator[dict[str, str]]:
+    """Look into the environment of a workload, while it runs, for a model of a GPU (`describe_model`).
+
+    Args:
+        workload: whose processes are looked at, ten times a second until there is one.
+
+    Returns: its variable, once it was found.
+    """
+    found, over = dict[str, str](), threading.Event()
+
+    def look() -> None:
+        while not found and not over.wait(0.1):
+            for pid in workload.list_processes():
+                if library := (read_environment(pid) or {}).get("HSA_MODEL_LIB"):
+                    found["HSA_MODEL_LIB"] = library
+
+    thread = threading.Thread(target=look, name="watch-model", daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

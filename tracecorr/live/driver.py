@@ -80,8 +80,8 @@ def read_driver(read: Callable[[str], bytes] | None = None, names: Sequence[str]
 
 
 def find_messages(data: bytes) -> pl.DataFrame:
-    """Return the messages of the driver among records of /dev/kmsg, as `Driver` holds them."""
-    named = name_messages(read_records(data)).filter(pl.col("name").is_not_null())
+    """Return the messages of the driver in /dev/kmsg, as `Driver` holds them; what programs wrote there is none."""
+    named = name_messages(read_records(data)).filter(pl.col("name").is_not_null() & pl.col("reason").is_null())
     recent = pl.col("stamp_ns") >= pl.col("stamp_ns").max() - _RECENT_NS
     return named.filter(recent).select("stamp_ns", "text", "name", "pid", "doorbell", "address")
 

@@ -130,7 +130,9 @@ def _failed(report: Report) -> Iterator[str]:
     found = [f"FAIL `{v.name}`: {_cut(v.finding.reason)}" for v in report.verdicts if v.outcome == "FAIL"]
     found += [answer.finding for answer in report.answers if answer.finding]
     slow = next(section.frame for section in report.sections if section.key == "slow_calls")
-    found += [f"slowest call: event {call}, {text}" for call, text in slow.select("call", "told").head(1).iter_rows()]
+    found += [
+        f"slowest call: event {call}, {text}" for call, text in slow.select("call_event", "told").head(1).iter_rows()
+    ]
     if found:
         yield "**Findings**\n"
         yield from (f"- {line}" for line in found)

@@ -95,7 +95,7 @@ def list_named_events(report: Report, tables: Tables) -> pl.DataFrame:
 
 
 def _names_event(column: str) -> bool:
-    return column in ("event", "call") or column.endswith("_event")
+    return column == "event" or column.endswith("_event")
 
 
 def _contents(heads: Mapping[str, str]) -> str:

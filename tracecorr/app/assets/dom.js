@@ -10,7 +10,7 @@ export function button(text, title, action) {
   node.type = "button";
   node.title = title;
   // Who speaks to the page says what is written on it.
-  const isTold = title.toLowerCase().includes(text.toLowerCase()) || !/[a-z]{2}/i.test(text);
+  const isTold = title.toLowerCase().includes(text.toLowerCase()) || !/\w/.test(text);
   node.setAttribute("aria-label", isTold ? title : text + ": " + title);
   node.addEventListener("click", () => action());
   return node;

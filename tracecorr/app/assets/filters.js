@@ -179,5 +179,5 @@ export function toggleFilters(show) {
   const open = show === undefined ? !side.classList.contains("open") : show;
   side.classList.toggle("open", open);
   document.getElementById("tl-filter-button").setAttribute("aria-expanded", String(open));
-  if (open) { fill(side); side.querySelector("select").focus(); } else focusCanvas();
+  if (open) { fill(side); side.focus(); } else focusCanvas();
 }

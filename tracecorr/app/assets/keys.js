@@ -54,7 +54,8 @@ const EVERYWHERE = ["/", "?", "t", ":"]; // also on the pages beside the timelin
 function pointerX() { return view.cursor ? view.cursor.x : null; }
 
 function onKey(event) {
-  const typing = event.target.matches("input:not([type=checkbox]), select, textarea");
+  const chooses = event.target.matches("select") && (event.key === " " || event.key.length > 1); // letters stay keys of the page
+  const typing = chooses || event.target.matches("input:not([type=checkbox]), textarea");
   if (event.ctrlKey && event.key.toLowerCase() === "k" && view.meta) { event.preventDefault(); openPalette(); return; }
   if (event.key === "Escape" && event.target.closest("#tl-side")) { toggleFilters(false); return; }
   // The browser would empty a search box: what is searched for stays until it is cleared.
