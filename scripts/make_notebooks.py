@@ -21,9 +21,6 @@ from tracecorr.analyze.report.svg import draw_svg
 
 _REPO = Path(__file__).resolve().parents[1]
 _CHART = "application/vnd.plotly.v1+json"
-# Text of a chart has the colour of the page, which a notebook's viewer does not set.
-_FRAME = '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12" '
-_GRID = 'stroke="#ddd" fill="none"'
 
 
 def _decode(value: Any) -> Any:
@@ -48,7 +45,7 @@ def run_notebook(path: Path) -> None:
             if chart := data.get(_CHART):
                 svg = draw_svg(go.Figure(data=_decode(chart["data"]), layout=chart["layout"]))
                 data.clear()
-                data["image/svg+xml"] = svg.replace("<svg ", _FRAME, 1).replace('class="grid"', _GRID)
+                data["image/svg+xml"] = svg
     nbformat.write(book, path)
 
 

@@ -13,6 +13,10 @@ import plotly.graph_objects as go
 _WIDTH, _HEIGHT, _LEGEND, _TOP, _BOTTOM, _LEFT, _BAR = 900, 300, 230, 34, 46, 70, 24
 _LETTER, _TICKS = 6.6, 6
 _COLOURS = ("#4269d0", "#e0892a", "#3ca951", "#d6455d", "#8a63c9", "#2a9d9d", "#9c6b4e", "#7f7f7f")
+_FRAME, _GRID = (
+    'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12"',
+    'stroke="#8884" fill="none"',
+)
 Point = tuple[float, float]
 
 
@@ -61,7 +65,7 @@ def draw_svg(figure: go.Figure) -> str:
         f'<text transform="translate(14 {height / 2:.0f}) rotate(-90)" text-anchor="middle">{y_title}</text>',
         *_legend(figure.data),
     ]
-    frame = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" role="img" aria-label="{title}"'
+    frame = f'{_FRAME} viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" role="img" aria-label="{title}"'
     return f'<svg class="chart" {frame}>{"".join((*body, *words))}</svg>'
 
 
@@ -139,12 +143,12 @@ def _path(points: Iterable[Point | None], *, has_steps: bool) -> Iterator[str]:
 
 
 def _grid_x(x: _Scale, height: int) -> list[str]:
-    lines = [f'<path class="grid" d="M{x(t):.1f} {_TOP}V{height - _BOTTOM}"/>' for t in x.ticks()]
+    lines = [f'<path {_GRID} d="M{x(t):.1f} {_TOP}V{height - _BOTTOM}"/>' for t in x.ticks()]
     return [*lines, *(_text(x(t), height - _BOTTOM + 15, f"{t:,.6g}") for t in x.ticks())]
 
 
 def _grid_y(y: _Scale) -> list[str]:
-    lines = [f'<path class="grid" d="M{_LEFT} {y(t):.1f}H{_WIDTH - _LEGEND}"/>' for t in y.ticks()]
+    lines = [f'<path {_GRID} d="M{_LEFT} {y(t):.1f}H{_WIDTH - _LEGEND}"/>' for t in y.ticks()]
     return [*lines, *(_text(_LEFT - 6, y(t) + 4, f"{t:,.6g}", "end") for t in y.ticks())]
 
 
