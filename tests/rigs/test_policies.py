@@ -17,6 +17,7 @@ from tracecorr.store import Capture
 # Some thirty runs of two programs, some of them captured, for all tests together.
 pytestmark = pytest.mark.timeout(1200)
 
+_MODEL = "model: time slices, no CUs, free switch"
 _COLUMNS = ["pid", "gpu", "ring", "index", "priority", "start", "end", "last"]
 # The GPU's clock of the model ticks each 10 ns, and its offset is known to about a microsecond.
 _ERROR_NS = 5_000
@@ -111,8 +112,8 @@ def test_each_policy_is_told_with_what_it_did(tried: Tried) -> None:
     assert all((holds[policy] >= 6) == (policy in ("slice", "event")) for policy in policies)
     told = {row["policy"]: row["verdict"] for row in sections["verdicts"]}
     # Every number of the model says that it is one's; what may kill other processes is not tried unasked.
-    assert all(told[policy].endswith("; model: time slices, no CUs, free switch") for policy in policies)
-    assert tried.told["verdict"]["reason"].endswith("; model: time slices, no CUs, free switch")
+    assert all(told[policy].endswith(f"; {_MODEL}") for policy in policies)
+    assert tried.told["verdict"]["reason"].endswith(f"; {_MODEL}")
     assert "--allow-gpu-reset" in told["suspend"]
     # The rig's null device refuses every request: that the runtime heeds the mask is shown, and no more.
     assert "the mask of queues 2 times (SET_CU_MASK), the driver refused 2" in told["cumask"]
@@ -134,12 +135,13 @@ def test_settings_two_programs_and_the_checklist(nullgpu: NullGpu, tmp_path: Pat
     (stage,) = [row for row in rows if row["value"] == "4" and row["stage"] == "call to packet"]
     assert stage["p50_least_ns"] <= stage["p50_ns"] <= stage["p50_most_ns"] and stage["launches"] >= 40
     rows = tell("sweep", "--json", "-o", "counts", "--set", "STREAMS=5,9", "--", *run)
-    assert {row["reached"] for row in rows} == {"an argument of the program"}
-    sections = tell("ab", "--json", "-o", "ab", "--a", " ".join(plain), "--b", " ".join(plain))
-    assert sections
+    assert {(row["reached"], row["measured_on"]) for row in rows} == {("an argument of the program", _MODEL)}
+    compared = tell("ab", "--json", "-o", "ab", "--a", " ".join(plain), "--b", " ".join(plain))
+    assert compared["findings"][0] == _MODEL and compared["sections"]
     steps = {row["step"]: row for row in tell("stage1", "--json", "-o", "stage1", "--", *plain)}
     ticks = {step: row["tick"] for step, row in steps.items()}
     # The model answers in place of a driver: doorbells and logs are real, queues are refused, HQDs do not exist.
     assert ticks["log and trace are recorded"] == ticks["doorbells are seen, one for each packet"] == "[x]"
     assert ticks["creation of each queue is complete on both sides"] == "[!]"
+    assert ticks["it is a GPU"] == "[!]" and steps["it is a GPU"]["evidence"] == _MODEL
     assert ticks["HQD state is seen"] == "[ ]" and "--hqd-interval" in steps["HQD state is seen"]["to_close"]
