@@ -83,7 +83,7 @@ def test_the_verb_without_capture(
         main([*words[:-2], "--rounds", "1", "--policy", "event", "-o", str(tmp_path / "y"), "--html", str(page)]) == 0
     )
     text = page.read_text()
-    assert "What the numbers mean" in text and "plotly-graph-div" in text and "host hold-back" in text
+    assert "What the numbers mean" in text and "<svg" in text and "host hold-back" in text
     assert main([*words, "-o", str(tmp_path / "x.experiment")]) == 2  # it is there
 
 

@@ -3,6 +3,7 @@
 kernel N     launches N kernels and waits for them (NULLGPU_STALL, NULLGPU_LOSE, NULLGPU_KERNEL_NS say what they do)
 graph        launches one graph of 4,096 kernels and waits
 persistent   launches a kernel, then others on a second stream, one after the other (NULLGPU_STALL=0)
+contend      a thread waits for a kernel, three copy on its stream (NULLGPU_KERNEL_NS)
 value        waits for a value that the host writes after a minute, or when it gets a line on stdin
 behind       waits for a value that a packet behind it in the ring would write (GPU_MAX_HW_QUEUES=1, NULLGPU_STALL=0)
 locks        two threads that hold a mutex each and wait for the other's
@@ -95,6 +96,7 @@ def contend():
 
     others = [threading.Thread(target=copy) for _ in range(3)]
     threading.Timer(0.1, lambda: [other.start() for other in others]).start()
+    threading.Timer(0.5, lambda: print("ready", flush=True)).start()
     ck(hip.hipStreamSynchronize(own), "synchronize")
     time.sleep(1)
     sys.exit()

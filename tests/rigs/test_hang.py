@@ -13,8 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from rig import NullGpu, run_verb
+
+from tracecorr.analyze.locks import summarize_lock_waits
+from tracecorr.store import Capture
 
 pytestmark = [pytest.mark.machine, pytest.mark.nullgpu]
 _FOLDER = Path(__file__).parent
@@ -101,6 +105,28 @@ def test_dumps_of_the_driver_are_read_where_something_stands(nullgpu: NullGpu, t
     assert (judgment["cause"], judgment["certainty"]) == ("kernel", "")
     (gap,) = answer["not_read"]
     assert gap.startswith("hqds gave no answer") and "there is no" in gap
+
+
+def test_threads_that_wait_for_a_lock_of_the_runtime_are_one_fact(nullgpu: NullGpu, tmp_path: Path) -> None:
+    """HIP 7.2 holds a lock of the stream while it waits for the GPU (rocm-systems#11678); the mutex names its owner."""
+    with run_scene(nullgpu, ("contend",), {"NULLGPU_KERNEL_NS": "60000000000"}) as program:
+        _, process = look(program.pid, cwd=tmp_path)
+    assert [(j["cause"], j["certainty"]) for j in process["judgments"]] == [("lock", "likely"), ("kernel", "")]
+    waits, more = process["judgments"][0]["seen"]
+    assert waits.endswith(f", which thread {program.pid} holds")
+    assert more == "2 more threads wait for that lock"
+
+
+def test_a_capture_names_who_let_threads_go_on(nullgpu: NullGpu, tmp_path: Path) -> None:
+    (tmp_path / "standing.py").write_text((_FOLDER / "standing.py").read_text())
+    env = {**nullgpu.environment(tmp_path), "NULLGPU_KERNEL_NS": "2000000000"}
+    words = ("capture", "-o", "x", "--locks", "--", *nullgpu.command("python3", "standing.py", "contend"))
+    ended = run_verb(*words, cwd=tmp_path, env=env)
+    assert ended.status == 0, ended.err
+    waits = summarize_lock_waits(Capture.open(tmp_path / "x.tracecorr").table)
+    found = waits.filter((pl.col("call") == "hipMemcpyAsync") & (pl.col("waker_call") == "hipStreamSynchronize"))
+    assert found["waits"].sum() > 0
+    assert found["woken_by"].n_unique() == 1
 
 
 def test_what_stood_for_long_stands(nullgpu: NullGpu, tmp_path: Path) -> None:

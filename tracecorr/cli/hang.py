@@ -153,7 +153,8 @@ def _look(
         driver = read_driver(read, ["mqds"] if is_virtual_function() else ["mqds", "hqds"])
         found = [_judge(sight, driver, stall_ns, firsts) for sight in sights]
     told = [describe_sight(sight, judged) for sight, judged in zip(sights, found, strict=True)]
-    return _answer(told, driver.list_texts(pids), list(driver.gaps))
+    ended = [f"process {pid}, which ended meanwhile" for pid in sorted(set(pids) - {sight.pid for sight in sights})]
+    return _answer(told, driver.list_texts(pids), [*driver.gaps, *ended])
 
 
 def _judge(sight: Sight, driver: Driver, stall_ns: int, firsts: dict[int, Look]) -> list[Judgment]:
@@ -196,7 +197,7 @@ def _render(answer: dict[str, Any]) -> str:
             lines.append(f"  queue {queue['id']} (HWq {queue['hwq']}, SWq {queue['swq']}): {counts}")
         lines += _render_threads(process["threads"])
         lines += [f"  not seen: {gap}" for gap in process["not_seen"]]
-    if not answer["processes"]:
+    if not answer["processes"] and not answer["not_read"]:
         lines.append("no process uses the GPU")
     lines += answer["gpus"]
     lines += [f"kernel log: {printable(line)}" for line in answer["kernel_log"]]

@@ -24,9 +24,9 @@ from tracecorr.capture.plan.runtimes import installed_libraries
 from tracecorr.capture.workload.engines import container_pid, find_engine
 from tracecorr.capture.workload.invoker import find_invoker, read_environment
 from tracecorr.control import HOLD, HoldError
-from tracecorr.control.workload import Workload
 from tracecorr.experiment.policies import (
     NONE,
+    STEERED,
     PolicyOptions,
     Steered,
     choose_variables,
@@ -438,7 +438,7 @@ def _command(place: _Place, role: str) -> str:
     commands = {"high": place.options.high, "low": place.options.low}
     # $$ of a subshell is the number of its parent.
     path = shlex.quote(str(place.pid_files[role]))
-    told = f"sh -c 'echo $PPID' > {path}; " if place.options.container is None else ""
+    told = f"sh -c 'echo $PPID' > {path}; " if place.policy in STEERED else ""
     return f"{told}{export_words(variables)}{commands[role]}"
 
 
@@ -466,8 +466,7 @@ def _steered(place: _Place) -> AbstractContextManager[Steered]:
 def _watched(place: _Place) -> AbstractContextManager[dict[str, str]]:
     """Look once, in the first phase on the host, whether the workload has a GPU."""
     is_first = (place.policy, place.phase, place.number, place.options.container) == (NONE, _PLAIN[0], 0, None)
-    high = Workload(place.pid_files["high"], find_invoker(os.environ).uid)
-    return watch_model(high) if is_first else nullcontext({})
+    return watch_model() if is_first else nullcontext({})
 
 
 def _outer_script(place: _Place) -> str:

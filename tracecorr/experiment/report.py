@@ -347,7 +347,8 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
     yield Section(
         "stamps", "Stamps of the workloads and launches of the log", _compare_stamps(captures, captured),
         "of the captured rounds of one workload alone; late = how much later than the log the workload noticed the "
-        "completion; a stamp without a launch is one whose call the log does not show", nothing=_NOTHING,
+        "completion (negative: HIP looks, and logs, only later); a stamp without a launch is one whose call the log "
+        "does not show", nothing=_NOTHING,
     )  # fmt: skip
     yield Section(
         "longest", "The longest kernels of the low one", list_longest(captures.get("low_alone")),
@@ -364,11 +365,11 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
         nothing=no_queue if captures else "nothing was captured",
     )  # fmt: skip
     yield Section(
-        "moves", "Evictions, suspends and resumes", _by_phase(captures, count_moves),
+        "moves", "Evictions, suspends and resumes", _known_or_once(_by_phase(captures, count_moves)),
         "of the driver; preemption by the firmware alone leaves no event", nothing=_NOTHING,
     )  # fmt: skip
     yield Section(
-        "utilisation", "Utilisation", _by_phase(captures, summarize_load),
+        "utilisation", "Utilisation", _known_or_once(_by_phase(captures, summarize_load)),
         "polled once a second; ring filled = packets in a ring when one was written, by its size",
         nothing=_NOTHING,
     )  # fmt: skip
@@ -407,6 +408,16 @@ def _compare_stamps(captures: Mapping[str, Capture], captured: pl.DataFrame) -> 
 def _by_phase(captures: Mapping[str, Capture], question: Any) -> pl.DataFrame:
     parts = [question(c).select(pl.lit(phase).alias("phase"), pl.all()) for phase, c in captures.items()]
     return pl.concat(parts) if parts else pl.DataFrame()
+
+
+def _known_or_once(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of phases; what is UNKNOWN in several of them for one reason is one row."""
+    if rows.is_empty():
+        return rows
+    unknown = pl.col("known").str.starts_with("UNKNOWN")
+    others = [name for name in rows.columns if name != "phase"]
+    once = rows.filter(unknown).group_by(others, maintain_order=True).agg(pl.col("phase").str.join(", "))
+    return pl.concat([rows.filter(~unknown), once.select(rows.columns)])
 
 
 def _priorities(capture: Capture) -> pl.DataFrame:
