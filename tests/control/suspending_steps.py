@@ -394,6 +394,9 @@ def main(driver: str) -> None:
         if driver == "fake":
             steps = Steps(Fake, folder / "proc", None, folder)
             run_sequence(steps)
+        elif driver == "refused":
+            print(f"   {find_refusal()}", flush=True)
+            return
         elif driver == "mock":
             steps = Steps(Trap, PROCESSES, lambda: SUSPENDED.read_text().splitlines(), folder)
             run_refusals(steps)

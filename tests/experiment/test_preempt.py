@@ -26,7 +26,7 @@ from tracecorr.analyze.experiment import STAMPS, as_rows
 from tracecorr.analyze.report.markdown import render_experiment
 from tracecorr.cli import main
 from tracecorr.experiment import preempt
-from tracecorr.experiment.preempt import PreemptOptions, Runs, read_stamps, warn_of_priorities
+from tracecorr.experiment.preempt import PreemptOptions, Runs, Tried, read_stamps, warn_of_priorities
 from tracecorr.experiment.report import summarize_experiment, summarize_load
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
@@ -83,7 +83,7 @@ def test_the_verb_without_capture(
         main([*words[:-2], "--rounds", "1", "--policy", "event", "-o", str(tmp_path / "y"), "--html", str(page)]) == 0
     )
     text = page.read_text()
-    assert "What the numbers mean" in text and "plotly-graph-div" in text and "host hold-back" in text
+    assert "What the numbers mean" in text and "<svg" in text and "host hold-back" in text
     assert main([*words, "-o", str(tmp_path / "x.experiment")]) == 2  # it is there
 
 
@@ -193,6 +193,27 @@ def test_commands_are_shown_to_their_end_and_what_was_apart_is_told_first() -> N
     assert "more launches of the low one" in first
     assert "| together |" not in told
     assert report.as_dict()["notices"] == list(report.notices)
+
+
+def test_a_policy_that_held_nothing_and_a_model_of_a_gpu_are_told() -> None:
+    """SYNTHETIC stamps: the controller acted, but found nothing to hold; what was measured ran on no GPU."""
+    library = {"HSA_MODEL_LIB": "/dev/nullgpu/lib/libnullgpu.so"}
+    tried = (
+        Tried("none", environment=library),
+        Tried("suspend", holds=3, reached=0),
+        Tried("stop", holds=3, reached=6),
+    )
+    own = [stamps(100, 100).with_columns(policy=pl.lit(one.policy)) for one in tried]
+    runs = Runs(pl.concat(own), stamps(100, 100).clear(), {}, {"high": "a", "low": "b"}, tried)
+    report = summarize_experiment(runs, 1.2)
+    (verdicts,) = (section.frame for section in report.sections if section.key == "verdicts")
+    told = dict(verdicts.rows())
+    assert {policy: "nothing of the low one was held" in said for policy, said in told.items()} == {
+        "none": False, "suspend": True, "stop": False,
+    }  # fmt: skip
+    assert all(
+        said.endswith("; model: time slices, no CUs, free switch") for said in [*told.values(), report.finding.reason]
+    )
 
 
 def interrupt(words: list[str], ready: Callable[[], bool], times: int = 1) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from images import BASE, Image, dispatch, hold
 
 from tracecorr.analyze.hangs import judge_scene
+from tracecorr.cli import main
 from tracecorr.live.look import look_twice
 from tracecorr.live.memory import PAGE, Memory
 from tracecorr.live.processes import tell_occupancy
@@ -114,4 +116,28 @@ def test_queues_that_share_too_few_slots_are_told(tmp_path: Path, monkeypatch: p
     told = [int(word) for word in line.split() if word.isdecimal()]
     assert told[-1] == 8
     assert told[0] == 3 * told[1]
+    assert f"pid {os.getpid()}: 3" in line
     assert ("oversubscribed" in line) == (told[0] > 8)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (("--deep", "--watch"), 2, "--deep reads once"), (("--stall", "0s"), 2, "is no time"),
+        (("--wait", "1 day"), 2, "is no time"), (("--debugfs", "."), 2, "--deep"),
+        (("--pid", "1", "--all"), 2, "exclude each other"), (("--pid", "4194304999"), 2, "there is no process"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(
+    words: tuple[str, ...], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["hang", *words]) == status
+    assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with hold(Image()) as process:
+        threading.Timer(1.0, process.kill).start()
+        threading.Timer(1.5, process.wait).start()
+        assert main(["hang", "--pid", str(process.pid), "--wait", "2s"]) == 0
+        assert f"process {process.pid}, which ended meanwhile" in capsys.readouterr().out

@@ -44,6 +44,8 @@ def _describe_events(info: Mapping[str, Any], read: int | None) -> str:
     return f"{events} counted: {read} recorded, {max(events - read, 0)} that could not be written, {lost} more lost"
 
 
+# Names the library of a model of a GPU to ROCr (libhsakmt).
+MODEL_VARIABLE = "HSA_MODEL_LIB"
 # What a model of a GPU that is loaded in place of one does, by its library.
 _MODELS = {"libnullgpu.so": "time slices, no CUs, free switch"}
 
@@ -54,7 +56,7 @@ def describe_model(info: Mapping[str, Any]) -> str:
     Args:
         info: contents of capture.json.
     """
-    library = str((info.get("environment") or {}).get("HSA_MODEL_LIB") or "").rpartition("/")[2]
+    library = str((info.get("environment") or {}).get(MODEL_VARIABLE) or "").rpartition("/")[2]
     return f"model: {_MODELS.get(library, f'{library} stands for a GPU')}" if library else ""
 
 

@@ -130,11 +130,13 @@ class Steered:
     Args:
         applied: its actions.
         reads: how often the low one asked whether it may launch; None where it is held without asking.
+        reached: how many of its processes or queues were held, in all holds together; None where it is asked.
         environment: of a workload, as far as it says that there is no GPU.
     """
 
     applied: Sequence[Applied] = ()
     reads: int | None = None
+    reached: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -168,6 +170,7 @@ def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_files: Ma
             steering.check()
         finally:
             told.applied, told.reads = steering.applied, None if policy in FORCED else channel.reads
+            told.reached = actuator.reached if policy in FORCED else None
             if isinstance(decider, CommandDecider):
                 decider.close()
             channel.close()

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -24,9 +24,9 @@ from tracecorr.capture.plan.runtimes import installed_libraries
 from tracecorr.capture.workload.engines import container_pid, find_engine
 from tracecorr.capture.workload.invoker import find_invoker, read_environment
 from tracecorr.control import HOLD, HoldError
-from tracecorr.control.workload import Workload
 from tracecorr.experiment.policies import (
     NONE,
+    STEERED,
     PolicyOptions,
     Steered,
     choose_variables,
@@ -182,6 +182,7 @@ class Tried:
         refused: why it was not tried; empty if it was.
         holds: how often the low one was held in the uninstrumented rounds.
         reads: how often it asked whether it may launch; None where it is held without asking.
+        reached: how many of its processes or queues were held, in all holds together; None where it is asked.
         took_ns: how long the actions took, each.
         environment: of a workload, as far as it says that there is no GPU.
     """
@@ -190,6 +191,7 @@ class Tried:
     refused: str = ""
     holds: int = 0
     reads: int | None = None
+    reached: int | None = None
     took_ns: tuple[int, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -321,10 +323,15 @@ def _list_captured(options: PreemptOptions, policies: Sequence[str]) -> Iterator
 
 def _sum_up(policy: str, steered: Sequence[Steered]) -> Tried:
     applied = [one for what in steered for one in what.applied]
-    reads = [what.reads for what in steered if what.reads is not None]
     holds = sum(one.action.kind == HOLD for one in applied)
     environment = {name: value for what in steered for name, value in what.environment.items()}
-    return Tried(policy, "", holds, sum(reads) if reads else None, tuple(o.took_ns for o in applied), environment)
+    reads, reached = _add_up(what.reads for what in steered), _add_up(what.reached for what in steered)
+    return Tried(policy, "", holds, reads, reached, tuple(one.took_ns for one in applied), environment)
+
+
+def _add_up(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _store(options: PreemptOptions, runs: Runs) -> None:
@@ -431,7 +438,7 @@ def _command(place: _Place, role: str) -> str:
     commands = {"high": place.options.high, "low": place.options.low}
     # $$ of a subshell is the number of its parent.
     path = shlex.quote(str(place.pid_files[role]))
-    told = f"sh -c 'echo $PPID' > {path}; " if place.options.container is None else ""
+    told = f"sh -c 'echo $PPID' > {path}; " if place.policy in STEERED else ""
     return f"{told}{export_words(variables)}{commands[role]}"
 
 
@@ -459,8 +466,7 @@ def _steered(place: _Place) -> AbstractContextManager[Steered]:
 def _watched(place: _Place) -> AbstractContextManager[dict[str, str]]:
     """Look once, in the first phase on the host, whether the workload has a GPU."""
     is_first = (place.policy, place.phase, place.number, place.options.container) == (NONE, _PLAIN[0], 0, None)
-    high = Workload(place.pid_files["high"], find_invoker(os.environ).uid)
-    return watch_model(high) if is_first else nullcontext({})
+    return watch_model() if is_first else nullcontext({})
 
 
 def _outer_script(place: _Place) -> str:

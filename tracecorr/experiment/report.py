@@ -34,7 +34,7 @@ from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import describe_model, list_armed
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding
-from tracecorr.experiment.policies import CUMASK, NONE
+from tracecorr.experiment.policies import CUMASK, NONE, STOP, SUSPEND
 from tracecorr.experiment.preempt import Runs
 from tracecorr.model.calls import is_counted
 from tracecorr.read.kfd.ioctls import SET_CU_MASK
@@ -196,7 +196,8 @@ def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Sectio
     )  # fmt: skip
     yield Section(
         "control", "What the controller did", _describe_control(runs),
-        "holds = how often the low one was held; reads = how often it asked, 0 where it does not cooperate",
+        "holds = how often the low one was held; reads = how often it asked, 0 where it does not cooperate; "
+        "reached = its processes (stop) or queues (suspend) that were held, in all holds together",
     )  # fmt: skip
     yield Section("machine", "The machine", pl.DataFrame(list_settings(), schema=("setting", "value", "meaning"),
                                                          orient="row"), is_whole=True)  # fmt: skip
@@ -221,9 +222,17 @@ def _describe_policies(runs: Runs, kept: float, target_ns: int) -> Iterator[tupl
         said = describe_policy(tried.policy, finding, moves, longest, target_ns)
         if tried.reads == 0:
             said += "; the low one never asked whether it may launch (TRACECORR_CHANNEL), so it was not held"
+        if tried.holds and tried.reached == 0:
+            said += f"; nothing of the low one was held: {_NOT_FOUND[tried.policy]}"
         if tried.policy == CUMASK and seen is not None:
             said += _describe_masks(Capture.open(seen))
         yield tried.policy, f"{said}; {model}" if model else said
+
+
+_NOT_FOUND = {
+    STOP: "it had no process of the caller's below its shell",
+    SUSPEND: "sysfs showed no queues of its processes, or the tool sees other pids, as in a container",
+}
 
 
 def _describe_masks(capture: Capture) -> str:
@@ -254,8 +263,8 @@ def _describe_control(runs: Runs) -> pl.DataFrame:
     for tried in runs.tried:
         took = sorted(tried.took_ns)
         times = (took[len(took) // 2], took[-1]) if took else (None, None)
-        rows += [] if tried.refused else [(tried.policy, tried.holds, tried.reads, *times)]
-    schema = {"policy": pl.String, "holds": pl.Int64, "reads": pl.Int64, "action_p50_ns": pl.Int64,
+        rows += [] if tried.refused else [(tried.policy, tried.holds, tried.reads, tried.reached, *times)]
+    schema = {"policy": pl.String, "holds": pl.Int64, "reads": pl.Int64, "reached": pl.Int64, "action_p50_ns": pl.Int64,
               "action_max_ns": pl.Int64}  # fmt: skip
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -338,7 +347,8 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
     yield Section(
         "stamps", "Stamps of the workloads and launches of the log", _compare_stamps(captures, captured),
         "of the captured rounds of one workload alone; late = how much later than the log the workload noticed the "
-        "completion; a stamp without a launch is one whose call the log does not show", nothing=_NOTHING,
+        "completion (negative: HIP looks, and logs, only later); a stamp without a launch is one whose call the log "
+        "does not show", nothing=_NOTHING,
     )  # fmt: skip
     yield Section(
         "longest", "The longest kernels of the low one", list_longest(captures.get("low_alone")),
@@ -355,11 +365,11 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
         nothing=no_queue if captures else "nothing was captured",
     )  # fmt: skip
     yield Section(
-        "moves", "Evictions, suspends and resumes", _by_phase(captures, count_moves),
+        "moves", "Evictions, suspends and resumes", _known_or_once(_by_phase(captures, count_moves)),
         "of the driver; preemption by the firmware alone leaves no event", nothing=_NOTHING,
     )  # fmt: skip
     yield Section(
-        "utilisation", "Utilisation", _by_phase(captures, summarize_load),
+        "utilisation", "Utilisation", _known_or_once(_by_phase(captures, summarize_load)),
         "polled once a second; ring filled = packets in a ring when one was written, by its size",
         nothing=_NOTHING,
     )  # fmt: skip
@@ -398,6 +408,16 @@ def _compare_stamps(captures: Mapping[str, Capture], captured: pl.DataFrame) -> 
 def _by_phase(captures: Mapping[str, Capture], question: Any) -> pl.DataFrame:
     parts = [question(c).select(pl.lit(phase).alias("phase"), pl.all()) for phase, c in captures.items()]
     return pl.concat(parts) if parts else pl.DataFrame()
+
+
+def _known_or_once(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of phases; what is UNKNOWN in several of them for one reason is one row."""
+    if rows.is_empty():
+        return rows
+    unknown = pl.col("known").str.starts_with("UNKNOWN")
+    others = [name for name in rows.columns if name != "phase"]
+    once = rows.filter(unknown).group_by(others, maintain_order=True).agg(pl.col("phase").str.join(", "))
+    return pl.concat([rows.filter(~unknown), once.select(rows.columns)])
 
 
 def _priorities(capture: Capture) -> pl.DataFrame:
