@@ -237,7 +237,7 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "ShaderName : k(float const*, int)": ("aql", "shader_name", {"kernel": "k(float const*, int)"}, {}),
     "[hipGraph] Add KernelNode(0x55)": ("other", "graph_node_added", {}, {"node": "KernelNode", "address": 0x55}),
     "[hipGraph] Root node: KernelNode(0x55)": ("other", "graph_root_node", {}, {"node": "KernelNode", "address": 0x55}),
-    "Deleting CG enabled hardware queue 0x50 ": ("aql", "queue_deleted", {}, {"queue": 0x50}),
+    "Deleting CG enabled hardware queue 0x50 ": ("aql", "queue_deleted", {"ring": 0x50}, {}),
     "Number of allocated hardware queues with low priority: 1, with normal priority: 2, with high priority: 3, maximum "
     "per priority is: 4": ("aql", "queue_allocated_count", {}, {"low": 1, "normal": 2, "high": 3, "maximum": 4}),
     **{
