@@ -599,7 +599,7 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         _missing(evidence, "HIP calls", log=True),
         nothing="no HIP call has both its lines",
         is_whole=True,
-        shown=("node", "call", "thread", "told"),
+        shown=("node", "call_event", "thread", "told"),
     )
     yield Section(
         "hip_internal",
