@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from analyze_tables import Rows, tables_of
 
-from tracecorr.analyze.compare.counts import compare_queues, measure_rate, name_kernels, summarize_rate
+from tracecorr.analyze.compare.counts import (
+    compare_failures,
+    compare_machines,
+    compare_queues,
+    measure_rate,
+    name_kernels,
+    name_machine_changes,
+    summarize_rate,
+)
+from tracecorr.analyze.evidence import Evidence
 
 _LOG, _TRACE = {"file": 0, "source": "amd_log"}, {"file": 1, "source": "ftrace"}
 _SDMA = {"queue": 2, "process": 1, "type": "sdma", "create_ioctl_event": 4, "known_from": "ftrace"}
@@ -102,3 +113,22 @@ def test_kernels_of_one_name_are_one_on_both_sides_whatever_short_name_each_has(
     named = name_kernels(tables_of(first), tables_of(second))
     shown = [tables("kernels").select("display").collect()["display"].to_list() for tables in named]
     assert shown == [["mul<float>"], ["mul<half>", "mul<float>", "nameless"]]
+
+
+def test_machines_environments_and_failures_of_both_sides() -> None:
+    def side(host: dict[str, Any], failed: int, **environment: str) -> Evidence:
+        call = {"layer": "hip", "name": "hipFree", "result": "hipErrorInvalidValue", "source": "amd_log", "process": 0}
+        events = [{"event": i, "ts_ns": i, "dur_ns": 1, **call} for i in range(failed)]
+        return Evidence(tables_of({"events": events}), info={"host": host, "environment": environment})
+
+    first = side({"rocm": "7.2", "driver": "6.16", "parameters": {"num_kcq": "2"}}, 1, HIP_X="1")
+    second = side({"rocm": "7.3", "driver": "6.16", "parameters": {"num_kcq": "8"}}, 3, HIP_X="1", GPU_Y="4")
+    machines = compare_machines(first, second)
+    assert machines.filter("differs").select("what", "a", "b").rows() == [
+        ("ROCm", "7.2", "7.3"), ("amdgpu.num_kcq", "2", "8"), ("environment GPU_Y", None, "4"),
+    ]  # fmt: skip
+    assert list(name_machine_changes(machines)) == [
+        "ROCm: 7.2 in A, 7.3 in B", "amdgpu.num_kcq: 2 in A, 8 in B", "environment GPU_Y: not set in A, 4 in B",
+    ]  # fmt: skip
+    failures = compare_failures(first, second)
+    assert failures.select("failure", "a_times", "b_times").rows() == [("hipFree returned hipErrorInvalidValue", 1, 3)]
