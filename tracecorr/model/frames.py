@@ -195,7 +195,6 @@ CREATED_LINES = Table(
         ("priority", U64, "as the log prints it"),
         ("cooperative", U64, "1 = for cooperative launches"),
         ("from_ns", I64, "when its thread counted the queues; null = that line is missing", "ns"),
-        ("silent_ns", I64, "when its thread printed the line before", "ns"),
     ),
 )
 CREATE_IOCTLS = Table(
