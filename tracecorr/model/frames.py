@@ -114,7 +114,7 @@ LOG_LINES = Table(
 SYSCALLS_IN_CALLS = Table(
     "syscalls_in_calls",
     "one system call in a HIP call",
-    columns_of(_EVENT, ("call", I64, "the innermost HIP call"), ("evidence", pl.String, "`derived` or `inferred`")),
+    columns_of(_EVENT, ("call", I64, "the innermost HIP call")),
 )
 DEVICES = Table(
     "devices",
