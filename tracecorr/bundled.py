@@ -1,14 +1,40 @@
-"""The bundled sample: where it is, and a copy of it that can be written to."""
+"""What comes with the package: the sample capture and a copy of it that can be written to, the documents."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from importlib.resources import files
 from pathlib import Path
 
-from tracecorr.model.errors import CaptureError, MachineError
+from tracecorr.model.errors import CaptureError, InputError, MachineError
 
-_SAMPLE = "streams-graph.tracecorr"
+_SAMPLE = "eight-streams.tracecorr"
+# Where a topic is not in `docs/`.
+_ELSEWHERE = {"commands": "cli/COMMANDS.md", "tables": "model/TABLES.md"}
+
+
+def list_topics() -> dict[str, str]:
+    """Return the topics of the documents: name -> path of its page (Markdown) in the package."""
+    pages = sorted(page.name for page in files("tracecorr").joinpath("docs").iterdir() if page.name.endswith(".md"))
+    return {page.removesuffix(".md"): f"docs/{page}" for page in pages} | _ELSEWHERE
+
+
+def list_titles() -> dict[str, str]:
+    """Return the topics with the titles of their pages."""
+    return {name: read_topic(name).partition("\n")[0].lstrip("# ") for name in list_topics()}
+
+
+def read_topic(topic: str) -> str:
+    """Return the page of a topic (Markdown).
+
+    Raises:
+        InputError: there is no such topic.
+    """
+    topics = list_topics()
+    if topic not in topics:
+        raise InputError(f"there is no topic {topic!r}", f"topics are: {', '.join(topics)}")
+    return files("tracecorr").joinpath(topics[topic]).read_text()
 
 
 def find_sample() -> Path:

@@ -1,6 +1,7 @@
-"""Import mutated files of every reader: each must end in rows with a closed ledger, or in an InputError.
+"""Read mutated files with every reader: each must end in rows with a closed ledger, or in an InputError.
 
-Each is imported in a forked process with 10 s of CPU time and 1 GiB of memory more than it began with.
+Each is read in a forked process with 10 s of CPU time and 1 GiB of memory more than it began with; of some the tables
+are built, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ import zstandard
 from tests.read.rocprof.rocpd_cases import write_rocpd
 from tracecorr.model.errors import CaptureError, InputError, MachineError
 from tracecorr.pipeline import correlate, import_files
+from tracecorr.progress import Stages
+from tracecorr.sources import read_parts
 from tracecorr.store import Capture
+from tracecorr.store.recording import close_killed
 
 ROWS, REFUSED = "rows", "refused"
 _SECONDS = 10
@@ -47,11 +51,11 @@ _PIECES = (
 
 @dataclass(frozen=True)
 class Reader:
-    """Name one reader: the file that is mutated, and how a folder with it is imported."""
+    """Name one reader: the file that is mutated, and how a capture is made of it."""
 
     name: str
     target: Path
-    load: Callable[[Path, Path], None]
+    load: Callable[[Path, Path], Capture]
 
 
 def list_readers(repo: Path, data: Path, work: Path) -> list[Reader]:
@@ -98,7 +102,7 @@ def list_readers(repo: Path, data: Path, work: Path) -> list[Reader]:
         Reader("gzip", gz, lambda path, out: _import(out, amd_logs=[path])),
         Reader("zstd", zst, lambda path, out: _import(out, amd_logs=[path])),
         Reader("clock_samples", clock, lambda path, out: _import(out, amd_logs=[log], clock_samples=path)),
-        Reader("capture_json", capture / "capture.json", lambda path, _: _open(path.parent)),
+        Reader("capture_json", capture / "capture.json", lambda path, _: Capture.open(path.parent)),
     ]
 
 
@@ -144,25 +148,25 @@ def mutate_json(data: bytes, random: Random) -> bytes:
     return json.dumps(tree).encode()
 
 
-def run_reader(reader: Reader, first: int, count: int, work: Path) -> Iterator[tuple[int, str]]:
-    """Import `count` mutations of one reader's file; yield the seed of each, and how it ended.
+def run_reader(reader: Reader, seeds: range, tables_every: int, work: Path) -> Iterator[tuple[int, str]]:
+    """Read mutations of one reader's file; yield the seed of each, and how it ended.
 
     It ends in ROWS, REFUSED (the error names a next step), or in the text of a fault.
 
     Args:
         reader: what is mutated.
-        first: seed of the first mutation; the others follow it.
-        count: how many.
+        seeds: one of each mutation.
+        tables_every: of each seed that it divides the tables are built, too.
         work: a folder for the mutated files.
     """
-    for seed in range(first, first + count):
+    for seed in seeds:
         folder = work / f"{reader.name}-{seed}"
-        ended = _run_apart(partial(_try_one, reader, seed, folder))
+        ended = _run_apart(partial(_try_one, reader, seed, seed % tables_every == 0, folder))
         shutil.rmtree(folder, ignore_errors=True)
         yield seed, ended
 
 
-def _try_one(reader: Reader, seed: int, folder: Path) -> str:
+def _try_one(reader: Reader, seed: int, has_tables: bool, folder: Path) -> str:
     shutil.copytree(reader.target.parent, folder)
     path = folder / reader.target.name
     path.chmod(0o644)
@@ -170,31 +174,36 @@ def _try_one(reader: Reader, seed: int, folder: Path) -> str:
     of_json = path.suffix == ".json" and random.randrange(4) > 0
     path.write_bytes(mutate_json(data, random) if of_json else mutate(data, random))
     try:
-        reader.load(path, folder / "out.tracecorr")
+        capture = reader.load(path, folder / "out.tracecorr")
+        _check_ledger(capture, _read_tables(capture) if has_tables else _read_raw(capture))
     except (InputError, CaptureError, MachineError):
         return REFUSED
     return ROWS
 
 
-def _import(out: Path, amd_logs: list[Path] | None = None, ftrace: list[Path] | None = None, **options: Any) -> None:
-    import_files(out, amd_logs or [], ftrace or [], **options)
-    correlate(out)
-    _check_ledger(out)
+def _import(out: Path, amd_logs: list[Path] | None = None, ftrace: list[Path] | None = None, **options: Any) -> Capture:
+    return import_files(out, amd_logs or [], ftrace or [], **options)
 
 
-def _open(folder: Path) -> None:
-    correlate(folder)
-    _check_ledger(folder)
+def _read_raw(capture: Capture) -> pl.DataFrame:
+    """Return the ledger after all raw files were read."""
+    parts = read_parts(close_killed(capture), {}, Stages(), 1)
+    parts.read_events()
+    return parts.small("ledger")
 
 
-def _check_ledger(folder: Path) -> None:
+def _read_tables(capture: Capture) -> pl.DataFrame:
+    """Return the ledger after the tables were built."""
+    correlate(capture.path)
+    return Capture.open(capture.path).table("ledger").collect()
+
+
+def _check_ledger(capture: Capture, ledger: pl.DataFrame) -> None:
     """Raise AssertionError if the ledger of a file does not account for each of its bytes."""
-    capture = Capture.open(folder)
-    told = capture.table("ledger").group_by("file").agg(pl.col("bytes").sum()).collect()
-    sizes = capture.table("files").select("file", "size").collect()
+    sizes = {entry["file"]: entry["size"] for entry in Capture.open(capture.path).info["files"]}
+    told = ledger.group_by("file").agg(pl.col("bytes").sum())
     for file, bytes_ in told.iter_rows():
-        size = dict(sizes.iter_rows()).get(file)
-        assert size is None or bytes_ == size, f"the ledger of file {file} has {bytes_} of {size} bytes"
+        assert bytes_ == sizes[file], f"the ledger of file {file} has {bytes_} of {sizes[file]} bytes"
 
 
 def _run_apart(work: Callable[[], str]) -> str:
@@ -258,6 +267,7 @@ def main() -> int:
     parser.add_argument("readers", nargs="*", metavar="READER", help="readers to try (default: all)")
     parser.add_argument("--count", type=int, default=1000, help="mutations of each reader")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first one")
+    parser.add_argument("--tables-every", type=int, default=1, help="build the tables of every Nth one (default: all)")
     given = parser.parse_args()
     repo = Path(__file__).resolve().parents[2]
     data = Path(os.environ.get("TRACECORR_DATA") or repo.parent / "shared" / "data")
@@ -267,7 +277,8 @@ def main() -> int:
             if given.readers and reader.name not in given.readers:
                 continue
             ends = Counter[str]()
-            for seed, ended in run_reader(reader, given.seed, given.count, Path(folder)):
+            seeds = range(given.seed, given.seed + given.count)
+            for seed, ended in run_reader(reader, seeds, given.tables_every, Path(folder)):
                 is_fault = ended not in (ROWS, REFUSED)
                 ends["faults" if is_fault else ended] += 1
                 if is_fault:

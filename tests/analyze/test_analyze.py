@@ -11,6 +11,7 @@ from analyze_tables import table, tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.calls import summarize_hip_calls
+from tracecorr.analyze.examples import find_example
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.latency import summarize_latency
 from tracecorr.analyze.owners import summarize_nodes
@@ -18,7 +19,7 @@ from tracecorr.analyze.queues import names_streams, summarize_queues, summarize_
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.report.markdown import render_markdown, render_summary, render_table
 from tracecorr.analyze.report.sections import GLOSSARY
-from tracecorr.analyze.sql import find_example, run_sql
+from tracecorr.analyze.sql import run_sql
 from tracecorr.analyze.values import addresses_as_text, plain_rows, render_ns, render_value
 from tracecorr.model import schema
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from xml.etree import ElementTree
 
 import polars as pl
 import pytest
 from analyze_tables import tables_of
-from plotly.offline import get_plotlyjs
 from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Side, compare_captures
+from tracecorr.analyze.examples import EXAMPLES, find_example
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.report.html import (
     draw_comparison_figures,
     draw_report_figures,
+    list_named_events,
     render_comparison_html,
     render_report_html,
 )
-from tracecorr.analyze.sql import EXAMPLES, find_example, run_sql
+from tracecorr.analyze.report.svg import draw_svg
+from tracecorr.analyze.sql import run_sql
 from tracecorr.model.errors import InputError
+from tracecorr.store import Capture
 
 
-def without_plotly(page: str) -> str:
-    """Return the page without the script that draws."""
+def without_head(page: str) -> str:
+    """Return the page without its styles."""
     return re.sub(r"<head>.*?</head>", "", page, flags=re.DOTALL)
 
 
@@ -32,19 +37,33 @@ def test_report_page_is_whole_and_escaped() -> None:
     run["kernels"][0] |= {"name": "gemm<float>(x)", "display": "<script>alert(1)</script>"}
     tables = tables_of(run)
     page = render_report_html(summarize_capture("a <b>", tables), draw_report_figures(tables))
-    body = without_plotly(page)
+    body = without_head(page)
     assert "<script>alert" not in body
     assert "a &lt;b&gt;" in page
-    assert body.count('class="plotly-graph-div"') >= 4
-    assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=", page.replace(get_plotlyjs(), ""))
+    assert body.count('<svg class="chart"') >= 4
+    assert not re.search(r"<(script|link|img|iframe)", page)
     assert "nothing_lost" in body
     assert "<code>backlog_share</code>" in body
+
+
+def test_contents_and_events_of_a_recorded_run_lead_somewhere(recorded: Callable[..., Capture]) -> None:
+    capture = recorded("captures/caseB-4streams")
+    report = summarize_capture(capture.name, capture.table, capture.info)
+    figures = draw_report_figures(capture.table)
+    page = render_report_html(report, figures, list_named_events(report, capture.table))
+    places = set(re.findall(r'id="([^"]+)"', page))
+    links = re.findall(r'href="#([^"]+)"', page)
+    assert set(links) <= places and {"verdicts", "latency", "event-645"} <= set(links)
+    assert page.index("<nav") < page.index('id="plot-rate"') < page.index('id="answers"') < page.index('id="verdicts"')
+    assert len(page.encode()) < 500_000
+    for figure in figures.values():
+        assert "NaN" not in ElementTree.tostring(ElementTree.fromstring(draw_svg(figure)), "unicode")
 
 
 def test_commands_in_answers_are_code() -> None:
     run = make_run()
     run["launches"] = [row for row in run["launches"] if row["kind"] != "dispatch"]
-    page = without_plotly(render_report_html(summarize_capture("x", tables_of(run)), {}))
+    page = without_head(render_report_html(summarize_capture("x", tables_of(run)), {}))
     assert "<code>tracecorr experiment preempt</code>" in page and "`" not in page
 
 

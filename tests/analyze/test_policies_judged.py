@@ -14,6 +14,7 @@ from tracecorr.analyze.policies import (
     summarize_low,
     summarize_policies,
 )
+from tracecorr.analyze.settings import _sum_up
 from tracecorr.analyze.verdicts.model import passed
 
 Spans = list[tuple[int, int]]
@@ -91,6 +92,21 @@ def test_the_interval_holds_the_true_p95() -> None:
     assert 180 <= held <= 200
 
 
+def test_the_intervals_of_a_setting_hold_the_true_percentiles() -> None:
+    """As above, for a value of `experiment sweep`; P50 and P95 are values that occurred, at their nearest rank."""
+    random, held = np.random.default_rng(8), np.zeros(2)
+    for _ in range(200):
+        took = random.exponential(1e6, 100).astype(np.int64)
+        steady = pl.DataFrame({"call_ns": np.zeros(100, np.int64), "packet_ns": took})
+        found = _sum_up(steady, "call to packet", "call_ns", "packet_ns")
+        assert found is not None and found[1] == 100
+        for place, share in ((0, 0.5), (1, 0.95)):
+            value, least, most = found[2 + 3 * place : 5 + 3 * place]
+            assert value == np.sort(took)[round(100 * share) - 1]
+            held[place] += least <= -np.log(1 - share) * 1e6 <= most
+    assert all(180 <= count <= 200 for count in held)
+
+
 WORDS = {
     "nothing captured": ("priority", {}, None, "preemption) is UNKNOWN"),
     "nothing records it": ("priority", {"evictions": None, "suspends": 0}, None, "preemption) is UNKNOWN"),
@@ -99,6 +115,7 @@ WORDS = {
     "a long kernel": ("stop", {}, 9_000_000, "up to 9.00 ms, longer than 5.00 ms: no host policy can reach it"),
     "arbitration": ("priority", {}, None, "arbitration"),
     "hold-back": ("stop", {}, None, "host hold-back"),
+    "saved waves": ("suspend", {"evictions": 0, "suspends": 3}, 9_000_000, "saves their waves"),
     "isolation": ("cumask", {}, 9_000_000, "isolation"),
 }
 

@@ -48,8 +48,9 @@ def _ask(rows: Rows) -> tuple[str, ...]:
 
 def test_the_answer_tells_shared_queues_from_those_that_are_used_again() -> None:
     again = _ask(_use((10, 20), (20, 30), (40, None)))
-    assert again[-2:] == ("no queue was shared by streams", "used by one stream after another: queue 0 by 3 streams")
-    assert _ask(_use((10, None), (20, 30), (40, None)))[-1] == "shared: queue 0 by 2 streams"
+    assert again[-2] == "no queue was shared by streams"
+    assert again[-1] == "used by one stream after another: queue 0 by streams 0, 1, 2"
+    assert _ask(_use((10, None), (20, 30), (40, None)))[-1] == "shared: queue 0 by streams 0, 1, 2 (2 at once)"
     assert _ask(_use((10, None)))[-1] == "no queue was shared by streams"
 
 

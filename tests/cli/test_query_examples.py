@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.analyze.sql import EXAMPLES
+from tracecorr.analyze.examples import EXAMPLES
 from tracecorr.cli import main
 from tracecorr.pipeline import make_dataset
 from tracecorr.store import Capture

@@ -109,6 +109,23 @@ def test_the_word_is_set_while_the_high_one_is_busy_and_never_after(
     assert [a.ts_ns for a in steering.applied] == sorted(a.ts_ns for a in steering.applied)
 
 
+def test_a_high_one_that_ended_amid_a_launch_holds_nobody(channel: Channel, guard: Guard, tmp_path: Path) -> None:
+    controller, path, shell = Controller(), tmp_path / "channel", tmp_path / "high.pid"
+    controller.register("high", 1)
+    controller.register("low")
+    with subprocess.Popen(["sleep", "600"]) as high:
+        workload = Workload(shell, os.getuid())
+        assert workload.is_running(), "its shell has not begun"
+        shell.write_text(str(high.pid))
+        with Steering(controller, SharedWord(channel, guard), channel, workload.is_running) as steering:
+            _word(path, 1, 1)
+            _wait(lambda: _word(path, 0) == 1)
+            high.kill()
+            high.wait()
+            _wait(lambda: _word(path, 0) == 0)
+    steering.check()
+
+
 def test_a_link_in_the_place_of_the_channel_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("kept")
     (tmp_path / "channel").symlink_to(tmp_path / "secret")

@@ -74,6 +74,7 @@ def test_one_without_queues_is_left_alone_until_it_has_some(low: Low, tmp_path: 
         one.apply(RELEASING)
         one.close()
         assert fake.asked == [ENABLE, SNAPSHOT, SUSPEND, SNAPSHOT, SUSPEND, RESUME, RESUME, DISABLE]
+        assert one.reached == 4  # two at each time, by the driver that plays
 
     in_own_process(work)
     low.check_goes_on()

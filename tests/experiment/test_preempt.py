@@ -26,7 +26,7 @@ from tracecorr.analyze.experiment import STAMPS, as_rows
 from tracecorr.analyze.report.markdown import render_experiment
 from tracecorr.cli import main
 from tracecorr.experiment import preempt
-from tracecorr.experiment.preempt import PreemptOptions, Runs, read_stamps, warn_of_priorities
+from tracecorr.experiment.preempt import PreemptOptions, Runs, Tried, read_stamps, warn_of_priorities
 from tracecorr.experiment.report import summarize_experiment, summarize_load
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
@@ -83,7 +83,7 @@ def test_the_verb_without_capture(
         main([*words[:-2], "--rounds", "1", "--policy", "event", "-o", str(tmp_path / "y"), "--html", str(page)]) == 0
     )
     text = page.read_text()
-    assert "What the numbers mean" in text and "plotly-graph-div" in text and "host hold-back" in text
+    assert "What the numbers mean" in text and "<svg" in text and "host hold-back" in text
     assert main([*words, "-o", str(tmp_path / "x.experiment")]) == 2  # it is there
 
 
@@ -195,6 +195,27 @@ def test_commands_are_shown_to_their_end_and_what_was_apart_is_told_first() -> N
     assert report.as_dict()["notices"] == list(report.notices)
 
 
+def test_a_policy_that_held_nothing_and_a_model_of_a_gpu_are_told() -> None:
+    """SYNTHETIC stamps: the controller acted, but found nothing to hold; what was measured ran on no GPU."""
+    library = {"HSA_MODEL_LIB": "/dev/nullgpu/lib/libnullgpu.so"}
+    tried = (
+        Tried("none", environment=library),
+        Tried("suspend", holds=3, reached=0),
+        Tried("stop", holds=3, reached=6),
+    )
+    own = [stamps(100, 100).with_columns(policy=pl.lit(one.policy)) for one in tried]
+    runs = Runs(pl.concat(own), stamps(100, 100).clear(), {}, {"high": "a", "low": "b"}, tried)
+    report = summarize_experiment(runs, 1.2)
+    (verdicts,) = (section.frame for section in report.sections if section.key == "verdicts")
+    told = dict(verdicts.rows())
+    assert {policy: "nothing of the low one was held" in said for policy, said in told.items()} == {
+        "none": False, "suspend": True, "stop": False,
+    }  # fmt: skip
+    assert all(
+        said.endswith("; model: time slices, no CUs, free switch") for said in [*told.values(), report.finding.reason]
+    )
+
+
 def interrupt(words: list[str], ready: Callable[[], bool], times: int = 1) -> tuple[int, str]:
     """Run a command in a session of its own, as a terminal's job, and send Ctrl-C to all of it once it is ready.
 
@@ -303,6 +324,19 @@ def test_the_status_of_both(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     assert main([*words, "-o", str(tmp_path / "x")]) == (2 if high or low else 0)
     said = capsys.readouterr().err
     assert (f"the phase together ended with status {low or high}" in said) == bool(high or low)
+
+
+def test_a_policy_that_is_given_up_ends_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the low one is shows when it runs: here a member of a distributed job, which may not be stopped."""
+    busy = 'printf "\\001" | dd of="$TRACECORR_CHANNEL" bs=1 seek=8 conv=notrunc 2> /dev/null'
+    high = f'[ -z "$TRACECORR_CHANNEL" ] || {busy}; sleep 0.5; echo tracecorr-stamp 1 2 3'
+    words = ["experiment", "preempt", "--no-capture", "--rounds", "1", "--policy", "stop", "--json", "--high", high]
+    assert main([*words, "--low", "WORLD_SIZE=8 sleep 1; echo tracecorr-stamp 1 2 3", "-o", str(tmp_path / "x")]) == 0
+    out, err = capsys.readouterr()
+    sections = json.loads(out)["sections"]
+    assert "policy stop was given up" in err and [row["policy"] for row in sections["policies"]] == ["none"]
+    told = {row["policy"]: row["verdict"] for row in sections["verdicts"]}
+    assert told["stop"].startswith("no result: ") and "WORLD_SIZE=8" in told["stop"]
 
 
 @pytest.fixture

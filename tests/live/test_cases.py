@@ -162,6 +162,8 @@ _HIQ = b"""\
 3,1,75287322365,-;amdgpu 0000:03:00.0: amdgpu: HIQ MQD's queue_doorbell_id0 is not 0, Queue preemption time out
 3,2,75287322370,-;amdgpu: Failed to evict process queues
 """
+# legacy-rocm-build#6630: the first line came 480 s after the scheduler had died, when the program was killed.
+_MES = b"3,1,480000000,-;amdgpu 0000:c5:00.0: amdgpu: MES(1) failed to respond to msg=REMOVE_QUEUE\n"
 _RESET_DONE = b"6,9,950819000,-;amdgpu 0000:c5:00.0: amdgpu: GPU reset(1) succeeded!\n"
 
 
@@ -180,6 +182,10 @@ DRIVER: dict[str, tuple[bytes, dict[str, Any], tuple[str, str], tuple[str, ...],
         _NOT_REMOVED, {"doorbell": 0x1802}, ("driver", "likely"), ("GPU reset begin",), ("names this process",), "",
     ),
     "the log names nobody": (_HIQ, {}, ("driver", "one of"), ("HIQ MQD",), ("another reason",), "which queues"),
+    "the scheduler is dead": (
+        _MES, {}, ("driver", "one of"), ("MES(1) failed",), ("not what killed it", "another reason"), "--deep",
+    ),
+    "a program wrote it": (_MES.replace(b"3,", b"12,", 1), {}, ("kernel", ""), (), (), "waves"),
     "mapped": (b"", {}, ("kernel", ""), ("attention",), ("is mapped: it runs",), "waves"),
     "all is fetched": (b"", {"empty": True}, ("kernel", ""), (), ("a doorbell was lost",), "waves"),
     "in error": (b"", {"error": 0x10}, ("error", "likely"), (), ("CP_HQD_ERROR is 0x10",), "kernel log"),

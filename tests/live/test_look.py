@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 from images import BASE, Image, dispatch, hold
 
 from tracecorr.analyze.hangs import judge_scene
+from tracecorr.cli import main
 from tracecorr.live.look import look_twice
 from tracecorr.live.memory import PAGE, Memory
 from tracecorr.live.processes import tell_occupancy
-from tracecorr.live.scene import make_scene
+from tracecorr.live.scene import describe_sight, make_scene
 from tracecorr.live.threads import read_threads
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the memory of another process is read as root")
@@ -27,7 +29,7 @@ def _resident(pid: int) -> str:
 def test_queues_are_found_in_the_memory_of_a_process_that_stays_as_it_is() -> None:
     image = Image()
     done = image.signal(1)
-    for _ in range(32):
+    for _ in range(100):
         image.queue([dispatch(completion=done)] * 5, read=2)
     with hold(image) as process:
         before = _resident(process.pid)
@@ -35,8 +37,8 @@ def test_queues_are_found_in_the_memory_of_a_process_that_stays_as_it_is() -> No
         assert _resident(process.pid) == before
         assert sight.gaps == []
         queues = sight.looks[-1].queues or []
-        assert [(q.write, q.read, len(q.packets)) for q in queues] == [(5, 2, 3)] * 32
-        assert [j.cause for j in judge_scene(make_scene(sight), 10**8, 10**10)] == ["kernel"] * 32
+        assert [(q.write, q.read, len(q.packets)) for q in queues] == [(5, 2, 3)] * 100
+        assert [j.cause for j in judge_scene(make_scene(sight), 10**8, 10**10)] == ["kernel"] * 100
         assert process.poll() is None
 
 
@@ -63,9 +65,22 @@ def test_a_process_that_ends_meanwhile_is_no_failure() -> None:
     assert judge_scene(make_scene(sight), 10**8, 10**8) == []
 
 
+def test_what_may_not_be_read_is_told_with_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of another user: its threads are seen, its memory and system calls are not."""
+    monkeypatch.setattr("tracecorr.live.look._end_with", lambda _: os.setuid(65534))
+    with hold(Image(), 3) as process:
+        (sight,) = look_twice([process.pid], 0.1, 20)
+    (gap,) = sight.gaps
+    assert "not readable (Permission denied): look as root" in gap
+    last = sight.looks[-1]
+    assert (last.queues, len(last.threads)) == (None, 4)
+    assert all(thread.doing.startswith("not readable") for thread in last.threads)
+    assert describe_sight(sight, [])["status"] == 5
+
+
 def test_many_threads_and_a_stopped_process_are_told() -> None:
-    with hold(Image(), 300) as process:
-        assert len(read_threads(process.pid)) == 301
+    with hold(Image(), 1000) as process:
+        assert len(read_threads(process.pid)) == 1001
         process.send_signal(signal.SIGSTOP)
         time.sleep(0.2)
         (sight,) = look_twice([process.pid], 0.1, 20)
@@ -101,4 +116,28 @@ def test_queues_that_share_too_few_slots_are_told(tmp_path: Path, monkeypatch: p
     told = [int(word) for word in line.split() if word.isdecimal()]
     assert told[-1] == 8
     assert told[0] == 3 * told[1]
+    assert f"pid {os.getpid()}: 3" in line
     assert ("oversubscribed" in line) == (told[0] > 8)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (("--deep", "--watch"), 2, "--deep reads once"), (("--stall", "0s"), 2, "is no time"),
+        (("--wait", "1 day"), 2, "is no time"), (("--debugfs", "."), 2, "--deep"),
+        (("--pid", "1", "--all"), 2, "exclude each other"), (("--pid", "4194304999"), 2, "there is no process"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(
+    words: tuple[str, ...], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["hang", *words]) == status
+    assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with hold(Image()) as process:
+        threading.Timer(1.0, process.kill).start()
+        threading.Timer(1.5, process.wait).start()
+        assert main(["hang", "--pid", str(process.pid), "--wait", "2s"]) == 0
+        assert f"process {process.pid}, which ended meanwhile" in capsys.readouterr().out

@@ -3,7 +3,8 @@
 kernel N     launches N kernels and waits for them (NULLGPU_STALL, NULLGPU_LOSE, NULLGPU_KERNEL_NS say what they do)
 graph        launches one graph of 4,096 kernels and waits
 persistent   launches a kernel, then others on a second stream, one after the other (NULLGPU_STALL=0)
-value        waits for a value that the host writes after 20 s, or when it gets a line on stdin; waits for the stream
+contend      a thread waits for a kernel, three copy on its stream (NULLGPU_KERNEL_NS)
+value        waits for a value that the host writes after 20 s, or when it gets a line on stdin
 behind       waits for a value that a packet behind it in the ring would write (GPU_MAX_HW_QUEUES=1, NULLGPU_STALL=0)
 locks        two threads that hold a mutex each and wait for the other's
 stopped      initialises HIP, and stops itself
@@ -85,6 +86,22 @@ def persist():
         time.sleep(0.01)
 
 
+def contend():
+    kernel, own, data = Kernel(), stream(), C.c_void_p()
+    ck(hip.hipMalloc(C.byref(data), C.c_size_t(1024)), "malloc")
+    kernel.launch(own)
+
+    def copy():
+        ck(hip.hipMemcpyAsync(data, data, C.c_size_t(512), 3, own), "copy")
+
+    others = [threading.Thread(target=copy) for _ in range(3)]
+    threading.Timer(0.1, lambda: [other.start() for other in others]).start()
+    threading.Timer(0.5, lambda: print("ready", flush=True)).start()
+    ck(hip.hipStreamSynchronize(own), "synchronize")
+    time.sleep(1)
+    sys.exit()
+
+
 def wait_value(writes):
     value, first, second = C.c_void_p(), stream(), stream()
     ck(hip.hipExtMallocWithFlags(C.byref(value), C.c_size_t(8), C.c_uint(2)), "signal memory")
@@ -126,6 +143,7 @@ SCENES = {
     "kernel": lambda: launch(int(sys.argv[2])),
     "graph": lambda: launch_graph(4096),
     "persistent": persist,
+    "contend": contend,
     "value": lambda: wait_value(writes=False),
     "behind": lambda: wait_value(writes=True),
     "locks": locks,

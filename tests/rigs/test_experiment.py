@@ -48,9 +48,8 @@ def test_preempt_in_a_container(docker: ContainerRig, tmp_path: Path) -> None:
     overhead = {(_started(r["phase"]), r["role"]) for r in sections["overhead"]}
     assert overhead >= {("together", "high"), ("together", "low")}
     assert all(r["ratio"] > 0 for r in sections["overhead"] if "alone" in r["phase"])
-    moves = {(r["phase"], r["what"]): r for r in sections["moves"]}
-    assert len(moves) == 9
-    load = [r for r in sections["utilisation"] if _started(r["phase"]) == "together"]
+    assert {r["what"] for r in sections["moves"]} == {"evictions", "suspends", "resumes and restores"}
+    load = [r for r in sections["utilisation"] if any(_started(p) == "together" for p in r["phase"].split(", "))]
     # A model has no sysfs of a card: its load is not known, and that is said.
     assert {r["figure"] for r in load if r["known"].startswith("UNKNOWN")} >= {"GPU busy", "memory busy"}
     assert any(r["figure"] == "ring filled" and r["known"] == "recorded" and r["max"] > 0 for r in load)

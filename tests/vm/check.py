@@ -48,6 +48,7 @@ def main(folder: Path) -> None:
     problems += [] if "passed" in kept and "failed" not in kept else ["children lost their probes: kept.txt"]
     problems += [] if "kfd_ioctl_create_queue" in probes else ["not armed: kfd_ioctl_create_queue"]
     problems += [] if len(_UPDATES & probes) == 1 else ["updates of queues are not probed once"]
+    problems += _check_suspending(info["host"]["kernel"], _lines(folder / "suspending.txt"))
     problems += _check_arguments(json.loads((folder / "machine.json").read_text()))
     for warning in correlate(capture):
         print(f"warning: {warning}")
@@ -55,6 +56,19 @@ def main(folder: Path) -> None:
     for problem in problems:
         print(f"FAILED: {problem}")
     sys.exit(bool(problems))
+
+
+def _check_suspending(kernel: str, told: list[str]) -> list[str]:
+    """Queues are refused or suspended as on this kernel without a GPU; Linux 6.1 knows no debuggers."""
+    for line in told:
+        print(f"suspend: {line}")
+    if kernel.startswith("6.12."):
+        problems = [line for line in told if line.startswith("FAILED")]
+        problems += [] if "done" in told else ["steps of suspend did not end"]
+        return problems + ([] if "admits no debugger" in told[-1] else ["sched_policy=2 is not refused in words"])
+    # Linux 7 lets nobody open /dev/kfd without a GPU.
+    refused = any("admits no debugger" in line for line in told[:1])
+    return [] if refused or not kernel.startswith(("5.", "6.1.", "7.")) else ["suspend is not refused in words"]
 
 
 def _check_arguments(machine: dict[str, Any]) -> list[str]:

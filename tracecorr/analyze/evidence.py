@@ -15,7 +15,7 @@ from tracecorr.analyze.failures import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
 from tracecorr.analyze.kernels import count_profiled
-from tracecorr.analyze.losses import LACKS_HEAD
+from tracecorr.analyze.losses import HAS_NO_HEAD
 from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_backlog
@@ -289,7 +289,7 @@ class Evidence:
 
         Lines missing before the first line of a log do not count: they do not affect what follows.
         """
-        spans = self.tables("losses").filter(pl.col("source").cast(pl.String).is_in(sources) & ~LACKS_HEAD)
+        spans = self.tables("losses").filter(pl.col("source").cast(pl.String).is_in(sources) & ~HAS_NO_HEAD)
         if self.active_span is not None:
             low, high = self.active_span
             outside = (pl.col("to_ns") < low) | (pl.col("from_ns") > high)

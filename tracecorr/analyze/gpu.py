@@ -9,8 +9,8 @@ import polars as pl
 from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect, percentile, sum_overlaps
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers
 from tracecorr.link.events import attach_fields
-from tracecorr.link.rocprof import CORRELATION_RULE
 from tracecorr.model.calls import is_counted
+from tracecorr.model.kinds import CORRELATION_RULE
 
 KERNELS, _COPIES = "kernels", "copies"
 _MOMENTS = ("packet_ns", "gpu_start_ns")
@@ -219,7 +219,7 @@ def measure_gpu_times(tables: Tables) -> GpuTimes:
         tables: gives the table of a capture by its name.
     """
     work = list_work(tables)
-    # What lacks at the head of a log, too, are packets that may have run beside those that it shows.
+    # Missing at the head of a log, too, are packets that may have run beside those that it shows.
     lost = tables("losses").filter(pl.col("source").cast(pl.String) == "amd_log").head(1)
     is_lossy = not collect(lost).is_empty()
     gpus = _summarize_gpu_busy(work, is_lossy=is_lossy)

@@ -6,6 +6,7 @@ its conditions can be met by nobody outside of it; where somebody unseen may mee
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -146,14 +147,17 @@ def judge_scene(scene: Scene, stood_ns: int, stall_ns: int) -> list[Judgment]:
     is_long = stood_ns >= stall_ns
     found = [_judge_halt(scene)] if scene.halted else []
     behind: dict[str, list[str]] = {}
+    sharing = Counter(_lock_of(waiter) for waiter in scene.waiters.values())
+    told: set[int | None] = set()
     for key, waiter in scene.waiters.items():
         if waiter.waits:
             chain = follow_waits(scene, key)
             work = scene.works.get(chain.last)
             if work is not None and work.ring:
                 behind.setdefault(work.ring, []).extend(chain.steps)
-            elif not any(set(chain.steps) & set(other.seen) for other in found):
-                found.append(_judge_waiter(scene, waiter, chain, is_long))
+            elif _lock_of(waiter) not in told and not any(set(chain.steps) & set(other.seen) for other in found):
+                found.append(_judge_waiter(scene, waiter, chain, sharing[_lock_of(waiter)] - 1, is_long))
+                told |= {_lock_of(waiter)} - {None}
     for key, ring in scene.rings.items():
         if key in scene.heads and not ring.has_moved:
             found.append(_judge_ring(scene, ring, behind.get(key, []), stood_ns, is_long))
@@ -168,8 +172,13 @@ def _judge_halt(scene: Scene) -> Judgment:
     return Judgment("halted", PROVED, (f"the process is {scene.halted}",), means, "kill -CONT, or let it thaw", True)
 
 
-def _judge_waiter(scene: Scene, waiter: Waiter, chain: Chain, is_long: bool) -> Judgment:
-    """Return what a thread stands for whose chain ends at no ring."""
+def _lock_of(waiter: Waiter) -> int | None:
+    """Return the address of the lock that a thread waits for."""
+    return next((wait.address for wait in waiter.waits if wait.what == "lock"), None)
+
+
+def _judge_waiter(scene: Scene, waiter: Waiter, chain: Chain, others: int, is_long: bool) -> Judgment:
+    """Return what a thread stands for whose chain ends at no ring; `others` wait for the same lock."""
     is_lock = any(wait.what == "lock" for wait in waiter.waits)
     if chain.end is End.CIRCLE:
         certainty = PROVED if is_lock and not chain.others else LIKELY
@@ -178,7 +187,8 @@ def _judge_waiter(scene: Scene, waiter: Waiter, chain: Chain, is_long: bool) -> 
     if is_lock:
         last = scene.waiters.get(chain.last)
         means = f"who holds the lock {'is ' + last.told + ': ' + last.doing if last else 'is not known'}"
-        return Judgment("lock", LIKELY if last else "", chain.steps, means, _STACKS, is_long)
+        more = (f"{others} more thread{'s wait' if others > 1 else ' waits'} for that lock",) if others else ()
+        return Judgment("lock", LIKELY if last else "", (*chain.steps, *more), means, _STACKS, is_long)
     who = " or ".join(chain.others) or "somebody that was not seen"
     means = f"no AQL packet is left that completes it: it was lost, or {who} still owes it"
     return Judgment("signal", ONE_OF, chain.steps, means, _SDMA, is_long)

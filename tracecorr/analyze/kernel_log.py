@@ -8,9 +8,10 @@ from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.model.calls import is_counted
 from tracecorr.read.kernel_log import DRIVER_MESSAGE, MESSAGES
 
-# Messages after which work of user queues may stand, or which tell that it does. DRM's own rings are none of them.
+# Messages after which work of user queues may stand, or which tell that it does. DRM's own rings are none of them, and
+# a queue that was refused has no work.
 STANDSTILLS = frozenset({
-    "create_queue_failed", "destroy_queue_failed", "queue_preemption_failed", "hiq_preemption_timeout",
+    "destroy_queue_failed", "queue_preemption_failed", "hiq_preemption_timeout",
     "cp_preemption_failed", "queue_reset", "queues_reset", "mes_add_queue_failed", "mes_remove_queue_failed",
     "queue_evict_failed", "hws_fence_timeout", "hws_unrecoverable", "runlist_failed", "mes_no_answer",
     "mes_unrecoverable", "mes_trouble", "kiq_timeout", "gpu_reset_begin", "vram_lost", "evict_process_failed",

@@ -31,6 +31,8 @@ _MECHANISMS = {
     "unmaps the high one's queues once",
     "command": "host hold-back by a policy of the user's",
 }
+# These do not wait for the end of a kernel.
+_NO_HOST = ("cumask", "suspend")
 _MOVES_SHOWN = ("evictions", "suspends")
 
 
@@ -220,7 +222,7 @@ def describe_policy(
         said += f"; queues were taken off the GPU ({shown}): there waves were saved (preemption)"
     else:
         said += "; no eviction and no suspend was recorded: nothing shows that waves were saved (preemption)"
-    if longest_ns is not None and longest_ns > target_ns and policy != "cumask":
+    if longest_ns is not None and longest_ns > target_ns and policy not in _NO_HOST:
         said += (
             f"; the low one's longest kernel takes up to {render_ns(longest_ns)}, longer than {render_ns(target_ns)}: "
             "no host policy can reach it"

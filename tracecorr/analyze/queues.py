@@ -227,13 +227,16 @@ def _count_apart(queues: pl.DataFrame) -> int:
 
 
 def summarize_queues(queues: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per queue, with the number of streams that submitted to it.
+    """Return one row per queue, with the number of streams that submitted to it, and which these are (`stream_ids`).
 
     `dispatches`, `barriers` and `streams` are null for a queue that the log does not know, and for all queues if none
     has a packet or a stream. `streams` is also null if the log names no stream for the packets of a queue. Up to ROCm
     6.1 the line of a creation names no ring: if it cannot be inferred, the packets are in a row of their own.
     """
-    streams = stream_queues.group_by("queue").agg(pl.col("stream").n_unique().cast(pl.Int64).alias("streams"))
+    streams = stream_queues.group_by("queue").agg(
+        streams=pl.col("stream").n_unique().cast(pl.Int64),
+        stream_ids=pl.col("stream").unique().sort().cast(pl.String).implode().list.join(", "),
+    )
     used = (pl.col("dispatches") + pl.col("barriers")).fill_null(0) > 0
     silent = ~(used.any() | pl.col("streams").is_not_null().any())
     return collect(
@@ -248,6 +251,6 @@ def summarize_queues(queues: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.Da
             pl.when(~pl.col("elsewhere")).then("barriers").alias("barriers"),
             streams=pl.when(pl.col("elsewhere") | used).then("streams").otherwise(pl.col("streams").fill_null(0)),
         )
-        .select(*_SHOWN, "streams", "known_from")
+        .select(*_SHOWN, "streams", "stream_ids", "known_from")
         .sort("queue")
     )

@@ -44,6 +44,22 @@ def _describe_events(info: Mapping[str, Any], read: int | None) -> str:
     return f"{events} counted: {read} recorded, {max(events - read, 0)} that could not be written, {lost} more lost"
 
 
+# Names the library of a model of a GPU to ROCr (libhsakmt).
+MODEL_VARIABLE = "HSA_MODEL_LIB"
+# What a model of a GPU that is loaded in place of one does, by its library.
+_MODELS = {"libnullgpu.so": "time slices, no CUs, free switch"}
+
+
+def describe_model(info: Mapping[str, Any]) -> str:
+    """Return what stood for the GPU where ROCr was given a model of one (HSA_MODEL_LIB, libhsakmt); empty for a GPU.
+
+    Args:
+        info: contents of capture.json.
+    """
+    library = str((info.get("environment") or {}).get(MODEL_VARIABLE) or "").rpartition("/")[2]
+    return f"model: {_MODELS.get(library, f'{library} stands for a GPU')}" if library else ""
+
+
 def describe_overhead(info: Mapping[str, Any]) -> str:
     """Return how many times slower a launch was than without instrumentation; empty if it was not measured.
 

@@ -10,11 +10,12 @@ import polars as pl
 
 from tracecorr.analyze.compare.statistics import MIN_VALUES, QUANTILES, STAGES, Sample, read_steady, resample
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.run_facts import describe_model
 
 _SCHEMA = {
     "value": pl.String, "reached": pl.String, "queues": pl.Int64, "streams": pl.Int64, "stage": pl.String,
     "launches": pl.Int64, "p50_ns": pl.Int64, "p50_least_ns": pl.Int64, "p50_most_ns": pl.Int64, "p95_ns": pl.Int64,
-    "p95_least_ns": pl.Int64, "p95_most_ns": pl.Int64,
+    "p95_least_ns": pl.Int64, "p95_most_ns": pl.Int64, "measured_on": pl.String,
 }  # fmt: skip
 _ROUNDS, _SEED, _CONFIDENCE = 4000, 44, 0.95
 _SHARES = (0.5, 0.95)
@@ -31,14 +32,15 @@ def summarize_setting(name: str, value: str, tables: Tables, info: Mapping[str, 
 
     Returns: value, reached (whether the workload's environment had it, as recorded), queues (compute queues that the
         runtime made), streams, stage (of `compare.statistics.STAGES`), launches, p50_ns and p95_ns with the ends of
-        their bootstrap intervals (95 %; null with too few launches).
+        their bootstrap intervals (95 %; null with too few launches), measured_on (what stood for a GPU; null = a GPU).
     """
     queues = collect(tables("queues").filter(pl.col("hwq").is_not_null()).select(pl.len())).item()
     streams = collect(tables("streams").select(pl.len())).item()
     steady = read_steady(tables)
     head = (value, _tell_reached(name, value, info), queues, streams)
-    rows = [(*head, *found) for stage, start, end in STAGES if (found := _sum_up(steady, stage, start, end))]
-    return pl.DataFrame(rows or [(*head, None, 0, *[None] * 6)], schema=_SCHEMA, orient="row")
+    model = describe_model(info) or None
+    rows = [(*head, *found, model) for stage, start, end in STAGES if (found := _sum_up(steady, stage, start, end))]
+    return pl.DataFrame(rows or [(*head, None, 0, *[None] * 6, model)], schema=_SCHEMA, orient="row")
 
 
 def _tell_reached(name: str, value: str, info: Mapping[str, Any]) -> str:

@@ -19,18 +19,22 @@ _FUTEXES = ("futex", "futex_wait", "futex_waitv")
 _RECORD_MORE = "record with --event-set full to see whether it ran"
 
 
-def summarize_slow_calls(tables: Tables) -> pl.DataFrame:
-    """Return the longest call of each HIP function, the ten longest of these, taken apart.
+def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFrame:
+    """Return the longest call of each HIP function, the ten longest of these, or one call, taken apart.
 
     Parts may lie in each other: a system call in the making of a queue counts in both. `rest_ns` is the time in which
     none of them lies.
 
-    Returns: call (event), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns (the longest system call or
-        ioctl in the making of the queue), syscalls (number), syscall_ns, longest, longest_ns
+    Args:
+        tables: of a capture.
+        call: event of a HIP call whose start and end were seen, and that no other one encloses; no row if it is none.
+
+    Returns: call_event, told (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns (the
+        longest system call or ioctl in the making of the queue), syscalls (number), syscall_ns, longest, longest_ns
         (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null where no switch of the thread is
-        recorded), rest_ns, told (the same in words).
+        recorded), rest_ns.
     """
-    calls = _choose_calls(tables)
+    calls = _choose_calls(tables, call)
     parts = _list_parts(tables, calls)
     named = {CHILD: "child", QUEUE: "queue", SYSCALL: "syscall", IOCTL: "ioctl", LOCK: "lock", OFF_CPU: "off_cpu"}
     ns, kind = pl.col("end_ns") - pl.col("from_ns"), pl.col("part")
@@ -52,14 +56,14 @@ def summarize_slow_calls(tables: Tables) -> pl.DataFrame:
     )
     told = [describe_slow_call(row) for row in found.iter_rows(named=True)]
     columns = (
-        "call", "name", "thread", "dur_ns", "child_ns", "queue_ns", "of_queue", "of_queue_ns", "syscalls", "syscall_ns",
+        "name", "thread", "dur_ns", "child_ns", "queue_ns", "of_queue", "of_queue_ns", "syscalls", "syscall_ns",
         "longest", "longest_ns", "ioctls", "ioctl_ns", "lock_ns", "off_cpu_ns", "rest_ns",
     )  # fmt: skip
-    return found.select(*columns, told=pl.Series(told, dtype=pl.String))
+    return found.select(pl.col("call").alias("call_event"), pl.Series("told", told, dtype=pl.String), *columns)
 
 
 def describe_slow_call(row: Mapping[str, Any]) -> str:
-    """Return a row of `summarize_slow_calls` in words, without its last column."""
+    """Return a row of `summarize_slow_calls` in words."""
     return f"{row['name']} {render_ns(row['dur_ns'])}: {'; '.join(_describe_parts(row)) or 'nothing in it is recorded'}"
 
 
@@ -91,10 +95,14 @@ def _explain_rest(row: Mapping[str, Any]) -> str:
     return f": {_RECORD_MORE}" if row["traced"] else ": no kernel trace covers it"
 
 
-def _choose_calls(tables: Tables) -> pl.DataFrame:
-    """Return the longest call of each function, and whether the trace shows system calls and switches of its thread."""
+def _choose_calls(tables: Tables, call: int | None) -> pl.DataFrame:
+    """Return the longest call of each function, or the one given, and what the trace shows of its thread.
+
+    Returns: call, name, thread, tid, dur_ns, from_ns, until_ns, traced (system calls), switched.
+    """
     events = tables("events")
     outer = events.filter(is_called(), pl.col("dur_ns").is_not_null(), pl.col("parent").is_null())
+    outer = outer if call is None else outer.filter(pl.col("event") == call)
     rows = outer.select("thread", "tid", "dur_ns", *as_text("name"), call="event", from_ns="ts_ns")
     longest = rows.sort("dur_ns", "call", descending=[True, False]).unique("name", keep="first", maintain_order=True)
     chosen = collect(longest.head(_MOST_CALLS).with_columns(until_ns=pl.col("from_ns") + pl.col("dur_ns")))

@@ -8,6 +8,7 @@ import polars as pl
 
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.frames import collect
+from tracecorr.analyze.run_facts import describe_model
 from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.analyze.verdicts.model import Finding, Outcome, failed, passed, unknown
 
@@ -42,6 +43,8 @@ def _judge_steps(evidence: Evidence) -> Iterator[tuple[str, Finding]]:
         yield step, _join([verdict.finding for verdict in judge_capture(evidence, names=names)])
     yield "HQD state is seen", _judge_hqds(evidence)
     yield "the path ROCr -> KFD -> GPU is complete", _judge_path(evidence)
+    if model := describe_model(evidence.info):
+        yield "it is a GPU", failed(model, {})
 
 
 def _join(findings: list[Finding]) -> Finding:

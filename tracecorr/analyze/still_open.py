@@ -141,6 +141,8 @@ def _list_signalled(log: pl.LazyFrame, launches: pl.DataFrame) -> pl.Series:
 
 def _find_locks(tables: Tables, calls: pl.DataFrame) -> dict[int, Wait]:
     """Return for each open call the mutex that its thread waits for, if that is the last thing in the trace of it."""
+    if calls.is_empty():
+        return {}
     threads = calls.select("thread", waiter="event").drop_nulls().unique("thread", keep="last")
     traced = tables("events").filter(pl.col("source").cast(pl.String) == "ftrace")
     last = traced.group_by("thread").agg(pl.col("event").max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -9,6 +10,12 @@ from polars.selectors import float as floats
 
 # Columns that hold a point in time; every other `_ns` column holds a duration.
 POINTS = {"created_ns", "destroyed_ns", "from_ns", "to_ns", "first_ns", "last_ns", "peak_at_ns", "max_gap_at_ns"}
+# Columns of the tables that hold a time; others that end in `_ns` hold a duration.
+_TIMES = POINTS | {
+    "ts_ns", "stamp_ns", "call_ns", "enqueue_ns", "packet_ns", "doorbell_ns", "gpu_start_ns", "gpu_end_ns",
+    "complete_ns", "return_ns", "doorbell_lo_ns", "doorbell_hi_ns", "queued_ns", "run_ns", "done_ns",
+    "read_start_ns", "read_end_ns",
+}  # fmt: skip
 # Their numbers name things and count nothing: digits are not set apart in groups.
 IDENTIFIERS = frozenset({
     "event", "parent", "chain", "pid", "tid", "log_pid", "cpu", "depth", "fd", "process", "thread", "queue", "stream",
@@ -60,6 +67,17 @@ def render_value(column: str, value: Any) -> str:
     if column.endswith("_ns"):
         return render_ns(value)
     return str(value)
+
+
+def render_row(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
+    """Return the values of a row of the tables for people: times in s, durations with a unit, floats in 4 digits."""
+    return [
+        f"{value / 1e9:.6f} s" if column in _TIMES and value is not None
+        else render_ns(round(value)) if column.endswith("_ns") and isinstance(value, float)
+        else f"{value:.4g}" if isinstance(value, float)
+        else render_value(column, value)
+        for column, value in zip(columns, row, strict=True)
+    ]  # fmt: skip
 
 
 def render_ns(ns: int) -> str:

@@ -82,7 +82,7 @@ def _bounded(members: Iterable[int], event: int, root: int | None) -> list[int]:
 
 
 def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
-    placed = [(r, index.place(r["event"])) for r in rows]
+    placed = [(r, index.place(r["event"]), _unseen_end(r["flags"] or 0)) for r in rows]
     return [
         {
             "event": r["event"],
@@ -91,9 +91,9 @@ def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
             "lane": place.lane,
             "row": place.row,
             "start": r["ts_ns"] - index.t0_ns,
-            "dur": r["dur_ns"] or 0,
+            "dur": r["dur_ns"] or (index.open_calls.get(r["event"], 0) if unseen == "end" else 0),
             "instant": r["dur_ns"] is None,
-            "unseen": _unseen_end(r["flags"] or 0),
+            "unseen": unseen,
             "err_lo": r["err_lo_ns"],
             "err_hi": r["err_hi_ns"],
             "evidence": r["evidence"],
@@ -102,7 +102,7 @@ def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
             "failed": index.has_failed(r["event"]),
             "where": [r[c] for c in ("file", "offset", "length", "end_offset", "end_length")],
         }
-        for r, place in placed
+        for r, place, unseen in placed
     ]
 
 

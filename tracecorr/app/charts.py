@@ -14,7 +14,6 @@ import polars as pl
 
 from tracecorr.analyze.calls import name_kinds, summarize_hip_calls
 from tracecorr.analyze.compare.statistics import read_steady
-from tracecorr.analyze.figures import LOG_AXIS
 from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
@@ -90,7 +89,7 @@ def depth_over_time(source: Source) -> go.Figure | None:
         points.append(
             go.Scatter(name=source.queue(queue), mode="markers", x=x, y=part["depth"].to_list(), customdata=leads)
         )
-    figure = _figure("Packets in the ring (peak per slice)", points, x="s since the capture start", y="packets")
+    figure = _figure("Packets in the ring (peak per slice)", points, x=_SINCE, y="packets")
     return figure if figure is None else figure.update_yaxes(rangemode="tozero")
 
 
@@ -122,20 +121,20 @@ def latency_by_kernel(source: Source) -> go.Figure | None:
     )  # fmt: skip
     boxes = [
         go.Box(
-            x=[place], lowerfence=[r["p5"] / 1e3], q1=[r["p25"] / 1e3], median=[r["p50"] / 1e3],
-            q3=[r["p75"] / 1e3], upperfence=[r["p95"] / 1e3], name=_short(r["name"]),
+            x=[place], lowerfence=[r["p5"] / 1e9], q1=[r["p25"] / 1e9], median=[r["p50"] / 1e9],
+            q3=[r["p75"] / 1e9], upperfence=[r["p95"] / 1e9], name=_short(r["name"]),
             customdata=[["event", r["slowest"]]], marker_color=COLOURS["aql"], showlegend=False,
         )
         for place, r in enumerate(found.iter_rows(named=True))
     ]  # fmt: skip
-    figure = _figure("Launch latency, HIP call to packet: P5, quartiles, P95", boxes, y="us")
+    figure = _figure("Launch latency, HIP call to packet: P5, quartiles, P95", boxes, y=_TOOK)
     return figure if figure is None else figure.update_xaxes(_ticks(found["name"].to_list()))
 
 
 def time_by_call(source: Source) -> go.Figure | None:
     """Show the total time in each HIP function."""
     found = summarize_hip_calls(source.tables("events")).head(_TOP)
-    return _bars("Total time by HIP call", found["name"].to_list(), *_with_unit(found["total_ns"]), "hip")
+    return _bars("Total time by HIP call", found["name"].to_list(), _seconds(found["total_ns"]), _TOOK, "hip")
 
 
 def latency_by_stage(source: Source) -> go.Figure | None:
@@ -143,12 +142,12 @@ def latency_by_stage(source: Source) -> go.Figure | None:
     found = summarize_latency(source.tables("launches"), source.tables("events")).filter(pl.col("kind") == "dispatch")
     label = [f"{s} ({e})" for s, e in found.select("stage", "evidence").iter_rows()]
     bars = [
-        go.Bar(name=q.upper(), x=label, y=[None if v is None else v / 1e3 for v in found[f"{q}_ns"]])
+        go.Bar(name=q.upper(), x=label, y=[None if v is None else v / 1e9 for v in found[f"{q}_ns"]])
         for q in ("p50", "p95", "p99")
     ]
     title = "Time by stage (dispatches; negative times are in the table only)"
-    figure = _figure(title, bars if label else [], y="us, logarithmic", barmode="group")
-    return figure if figure is None else figure.update_yaxes(type="log")
+    figure = _figure(title, bars if label else [], y=_TOOK, barmode="group")
+    return figure if figure is None else figure.update_yaxes(_LOG)
 
 
 def latency_over_time(source: Source) -> go.Figure | None:
@@ -160,14 +159,14 @@ def latency_over_time(source: Source) -> go.Figure | None:
     launches = name_kinds(source.tables("launches"), source.tables("events"))
     dispatches = launches.filter(pl.col("kind").cast(pl.String) == "dispatch")
     rows = dispatches.filter(took.is_not_null()).select("event", "packet_ns", took=took)
-    title, unit = "HIP call to packet over time (dispatches)", "s since the capture start"
+    title, unit = "HIP call to packet over time (dispatches)", _SINCE
     few = collect(rows.sort("packet_ns").head(_FEW + 1))
     if few.height <= _FEW:
         points = go.Scatter(
-            mode="markers", x=[(t - source.t0) / 1e9 for t in few["packet_ns"]], y=[v / 1e3 for v in few["took"]],
+            mode="markers", x=[(t - source.t0) / 1e9 for t in few["packet_ns"]], y=[v / 1e9 for v in few["took"]],
             customdata=[["event", e] for e in few["event"]], marker={"size": 5}, showlegend=False,
         )  # fmt: skip
-        return _figure(title, [points] if few.height else [], x=unit, y="us")
+        return _figure(title, [points] if few.height else [], x=unit, y=_TOOK)
     first, last = _extent(rows)
     found = collect(
         rows.with_columns(slice=_slice(first, last))
@@ -178,14 +177,14 @@ def latency_over_time(source: Source) -> go.Figure | None:
     wide = max(1, (last - first) // _BINS)
     x = [(first - source.t0 + (s + 0.5) * wide) / 1e9 for s in found["slice"]]
     leads = [["range", first - source.t0 + s * wide, first - source.t0 + (s + 1) * wide] for s in found["slice"]]
-    lines = [_line(q.upper(), x, [v / 1e3 for v in found[q]], leads) for q in ("p50", "p95", "p99")]
-    return _figure(title, lines, x=unit, y="us")
+    lines = [_line(q.upper(), x, [v / 1e9 for v in found[q]], leads) for q in ("p50", "p95", "p99")]
+    return _figure(title, lines, x=unit, y=_TOOK)
 
 
 def time_by_ioctl(source: Source) -> go.Figure | None:
     """Show the total time in each ioctl."""
     found = summarize_ioctls(source.tables("events")).head(_TOP)
-    return _bars("Total time by ioctl", found["name"].to_list(), *_with_unit(found["total_ns"]), "ioctl")
+    return _bars("Total time by ioctl", found["name"].to_list(), _seconds(found["total_ns"]), _TOOK, "ioctl")
 
 
 def ioctls_over_time(source: Source) -> go.Figure | None:
@@ -197,7 +196,7 @@ def ioctls_over_time(source: Source) -> go.Figure | None:
     leads = [["range", first - source.t0 + s * wide, first - source.t0 + (s + 1) * wide] for s in found["slice"]]
     x = [(first - source.t0 + (s + 0.5) * wide) / 1e9 for s in found["slice"]]
     bars = [go.Bar(x=x, y=found["n"].to_list(), customdata=leads, marker_color=COLOURS["ioctl"], showlegend=False)]
-    return _figure("Ioctls over time", bars if x else [], x="s since the capture start", y="ioctls per slice")
+    return _figure("Ioctls over time", bars if x else [], x=_SINCE, y="ioctls per slice")
 
 
 def memory_over_time(source: Source) -> go.Figure | None:
@@ -215,7 +214,7 @@ def memory_over_time(source: Source) -> go.Figure | None:
         for kind, part in found.partition_by("name", as_dict=True).items()
     ]  # fmt: skip
     title = "Allocations" + (" (the 5000 largest)" if found.height == 5000 else "")
-    figure = _figure(title, points, x="s since the capture start", y="bytes")
+    figure = _figure(title, points, x=_SINCE, y="bytes")
     return figure if figure is None else figure.update_yaxes(type="log")
 
 
@@ -241,11 +240,11 @@ def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
         if took.len():
             shares = [i / 200 for i in range(201)]
             values = [took.quantile(s, "nearest") for s in shares]
-            lines.append(_line(name, [(v or 0) / 1e3 for v in values], [100 * s for s in shares], []))
+            lines.append(_line(name, [(v or 0) / 1e9 for v in values], [100 * s for s in shares], []))
     title = "HIP call to packet: share of steady dispatches that took at most ..."
-    figure = _figure(title, lines, x="us", y="percent")
+    figure = _figure(title, lines, x=_TOOK, y="percent")
     # A line alone has no legend, and would not tell whose it is.
-    return figure if figure is None else figure.update_xaxes(LOG_AXIS).update_layout(showlegend=True)
+    return figure if figure is None else figure.update_xaxes(_LOG).update_layout(showlegend=True)
 
 
 # --- shared ---------------------------------------------------------------------------------------
@@ -295,11 +294,19 @@ def _short(name: str) -> str:
     return name if len(name) <= 42 else f"{name[:24]}…{name[-17:]}"
 
 
-def _with_unit(times: pl.Series) -> tuple[list[float | None], str]:
-    """Return times with the unit that suits them; one that is unknown gets no bar."""
-    longest = max((v or 0 for v in times), default=0)
-    size, unit = next(((s, u) for s, u in ((1e9, "s"), (1e6, "ms")) if longest >= s), (1e3, "us"))
-    return [None if v is None else v / size for v in times], unit
+def _seconds(times: pl.Series) -> list[float | None]:
+    """Return times in ns as seconds; one that is unknown gets no bar."""
+    return [None if v is None else v / 1e9 for v in times]
+
+
+# Titles of axes of times, in seconds: each tick has the unit that suits it (20us, 3ms).
+_TOOK, _SINCE = "time", "time since the capture start"
+_LOG = {"type": "log", "dtick": 1}
+_UNITS = {"exponentformat": "SI", "minexponent": 0, "ticksuffix": "s"}
+
+
+def _axis(title: str) -> dict[str, Any]:
+    return {"title": title, "automargin": True} | (_UNITS if title in (_TOOK, _SINCE) else {})
 
 
 def _figure(
@@ -310,6 +317,6 @@ def _figure(
     figure = go.Figure(list(traces))
     figure.update_layout(
         title=title, barmode=barmode, height=340, margin={"l": 60, "r": 20, "t": 44, "b": 60}, colorway=_SERIES,
-        xaxis={"title": x, "automargin": True}, yaxis={"title": y, "automargin": True},
+        xaxis=_axis(x), yaxis=_axis(y),
     )  # fmt: skip
     return figure

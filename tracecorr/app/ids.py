@@ -17,12 +17,13 @@ CARD = "tl-card"
 HELP = "tl-help"
 SELECTION = "tl-selection"  # dcc.Store: the selected event, for callbacks of other panels
 
-CAPTURES, META, SPANS, CHAIN = "/api/captures", "/api/meta", "/api/spans", "/api/chain"
-EVENT, SEARCH, TICKS = "/api/event", "/api/search", "/api/ticks"
+CAPTURES, META, SPANS = "/api/captures", "/api/meta", "/api/spans"
+EVENT, APART, SEARCH, TICKS = "/api/event", "/api/apart", "/api/search", "/api/ticks"
 PAGE_DATA, EXPORT, LIVE = "/api/page", "/api/export", "/api/live"
 FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"
 SAME, FINDINGS, LIST = "/api/same", "/api/findings", "/api/list"
 TABLE, SQL = "/api/table", "/api/sql"
+DOCUMENTS = "/help"
 
 COOKIE = "tracecorr_token"  # and the port, see `guard.name_cookie`
 

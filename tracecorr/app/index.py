@@ -12,6 +12,7 @@ import polars as pl
 from tracecorr.analyze.launches import find_steady_launch
 from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike, tell_zero
+from tracecorr.link.calls import list_open_calls
 from tracecorr.timeline import Views, build_views, levels, read_views, write_views
 from tracecorr.timeline.lanes import COLOURS, QUEUE_LINES, Names, name_owners
 
@@ -46,6 +47,11 @@ class CaptureIndex:
     def steady(self) -> int | None:
         """Return the HIP call of the launch that the page shows first."""
         return find_steady_launch(self.capture.table)
+
+    @cached_property
+    def open_calls(self) -> dict[int, int]:
+        """Return how long each call that was open at the end had lasted until then, in ns."""
+        return dict(list_open_calls(self.capture.table("events")).select("event", "open_ns").iter_rows())
 
     def place(self, event: int) -> Place:
         """Return where an event is drawn."""

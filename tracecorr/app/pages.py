@@ -14,8 +14,8 @@ import polars as pl
 
 from tracecorr.analyze.compare import Comparison, Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.report.answers import Answer, Section
-from tracecorr.analyze.report.questions import answer_everything
+from tracecorr.analyze.report import questions
+from tracecorr.analyze.report.answers import WENT_WRONG, Answer, Section
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
 from tracecorr.analyze.verdicts import Verdict, judge_capture
@@ -28,15 +28,19 @@ _MAX_ROWS = 2000
 
 @dataclass(frozen=True)
 class _Page:
-    """Say what a page shows: sections of the report by key, and charts."""
+    """Say what a page shows: sections of the report by key, charts, and the questions that it answers in words."""
 
     title: str
     sections: tuple[str, ...]
     charts: tuple[charts.Chart, ...] = ()
+    questions: tuple[str, ...] = ()
 
 
 PAGES: dict[str, _Page] = {
-    "verdicts": _Page("Verdicts", ("open_calls", "open_rings", "complaints", "kernel_log", "glossary")),
+    "verdicts": _Page(
+        "Verdicts", ("open_calls", "open_rings", "complaints", "kernel_log", "glossary"),
+        questions=(questions.STILL_OPEN, WENT_WRONG),
+    ),
     "queues": _Page(
         "Queues",
         (
@@ -44,18 +48,19 @@ PAGES: dict[str, _Page] = {
             "backlog", "fences", "refcounts", "streams", "evictions", "processes", "gpus", "machine",
         ),
         (charts.packets_by_queue, charts.depth_over_time),
+        (questions.SHARED, questions.PRIORITY, questions.CREATION, questions.MQD),
     ),
     "kernels": _Page(
         "Kernels", ("kernels", "rocprof", "counters"), (charts.dispatches_by_kernel, charts.latency_by_kernel)
     ),
-    "gpu": _Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps")),
+    "gpu": _Page("GPU", ("gpu_busy", "queue_busy", "gpu_gaps"), questions=(questions.BUSY,)),
     "calls": _Page(
-        "HIP calls", ("hip_calls", "slow_calls", "hip_internal", "hsa_calls", "waits", "lock_waits"),
+        "HIP calls", ("slow_calls", "hip_calls", "hip_internal", "hsa_calls", "waits", "lock_waits"),
         (charts.time_by_call,),
     ),
     "latency": _Page(
-        "Latency", ("latency", "kernel_latency", "launches", "unlinked", "gaps"),
-        (charts.latency_by_stage, charts.latency_over_time),
+        "Latency", ("kernel_latency", "latency", "launches", "unlinked", "gaps"),
+        (charts.latency_by_stage, charts.latency_over_time), (questions.PATH,),
     ),
     "ioctls": _Page(
         "Ioctls", ("ioctls", "syscalls", "devices", "drm_jobs", "driver_events"),
@@ -100,7 +105,7 @@ class Answers:
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """Return the answers in words."""
-        return answer_everything(self.evidence, self.verdicts)
+        return questions.answer_everything(self.evidence, self.verdicts)
 
 
 class Reports:
@@ -130,13 +135,13 @@ def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
     page, answers = PAGES[name], reports.get(opened)
     source = charts.Source(opened.index.capture.table, opened.index.t0_ns, opened.index.owners.queue_numbers)
     drawn = [chart(source) for chart in page.charts]
-    judged = name == "verdicts"
+    told = {a.question: a for a in answers.answers} if page.questions else {}
     return {
         "title": page.title,
         "sections": [_section(s, opened) for s in answers.sections(page.sections)],
         "charts": [_figure(f) for f in drawn if f is not None],
-        "verdicts": [v.as_dict() for v in answers.verdicts] if judged else [],
-        "answers": [a.as_dict() for a in answers.answers] if judged else [],
+        "verdicts": [v.as_dict() for v in answers.verdicts] if name == "verdicts" else [],
+        "answers": [told[question].as_dict() for question in page.questions if question in told],
     }
 
 

@@ -13,6 +13,8 @@ import polars as pl
 from flask import Flask, Response, abort, jsonify, request
 from plotly.utils import PlotlyJSONEncoder
 
+from tracecorr import bundled
+from tracecorr.analyze.slow_calls import summarize_slow_calls
 from tracecorr.analyze.values import addresses_as_text
 from tracecorr.app import chain, detail, events, filters, ids, notes, pages, sql, story, wire
 from tracecorr.app.captures import ANCHORS, tell_own_times
@@ -127,8 +129,8 @@ def add_routes(server: Flask, library: Library) -> None:
     server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
     add(ids.FINDINGS, lambda opened: jsonify(story.list_findings(reports.get(opened))))
     add(ids.SPANS, _spans)
-    add(ids.CHAIN, lambda opened: jsonify(_chain_json(_found(opened))))
     add(ids.EVENT, _event)
+    add(ids.APART, _apart)
     add(ids.SEARCH, _search)
     add(ids.TICKS, _ticks)
     add(ids.FILTER, _filter)
@@ -153,6 +155,7 @@ def _meta(library: Library) -> Response:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
     more: dict[str, Any] = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
+    more["topics"] = list(bundled.list_titles().items())
     is_one = opened.readings is None and not request.args.get("other")
     more["steady"] = opened.index.steady if is_one else None
     return jsonify(opened.index.meta() | more | {"readings": opened.readings, "edition": opened.edition})
@@ -189,6 +192,13 @@ def _event(opened: Opened) -> Response:
         "record": events.name_record(opened.index, found.event),
     }
     return jsonify(_chain_json(found) | rest)
+
+
+def _apart(opened: Opened) -> Response:
+    """Answer on what a HIP call spent its time, in words; null if nothing of it is known."""
+    found = summarize_slow_calls(opened.index.capture.table, _asked_event(opened))
+    told = found.filter(pl.col("rest_ns") < pl.col("dur_ns"))["told"]
+    return jsonify({"told": told[0] if len(told) else None})
 
 
 def _found(opened: Opened) -> chain.Chain:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import dash
 from dash import dcc, html
 from flask import Flask, Request, Response, abort, redirect, request
+from markdown_it import MarkdownIt
 from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer, create_server
 from werkzeug.exceptions import HTTPException
@@ -22,7 +24,8 @@ from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike
 from tracecorr.app.library import Library
 from tracecorr.app.routes import add_routes
-from tracecorr.model.errors import TracecorrError
+from tracecorr.bundled import list_topics, read_topic
+from tracecorr.model.errors import InputError, TracecorrError
 from tracecorr.model.printable import printable
 
 _HEADERS = {
@@ -142,6 +145,7 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
     _protect(app.server, secret, _content_policy(app.csp_hashes()), hosts)
     library = Library(captures)
     add_routes(app.server, library)
+    app.server.add_url_rule(f"{ids.DOCUMENTS}/<topic>", "document", _show_document)
     app.server.register_error_handler(Exception, _plain_error)
     return app
 
@@ -201,7 +205,7 @@ def _layout() -> html.Div:
             html.Div(id=ids.FINDINGS_BAR),
             html.Div(
                 [
-                    html.Aside(id=ids.SIDE),
+                    html.Aside(id=ids.SIDE, tabIndex=-1, **_named("filters")),
                     html.Main(id=ids.CANVAS_HOST),
                     html.Div(id=ids.CARD, role="region", **_named("range or lane")),
                 ],
@@ -210,10 +214,32 @@ def _layout() -> html.Div:
             html.Div(id=ids.PAGE, role="main"),
             html.Div(id=ids.DETAIL),
             html.Section(id=ids.STATUS, **_named("legend and messages")),
-            html.Div(id=ids.HELP),
+            html.Div(id=ids.HELP, role="dialog", **_named("documents and keys")),
         ],
         id=ids.ROOT,
     )
+
+
+_DOCUMENT = """<!DOCTYPE html>
+<html lang="en" data-theme="{theme}">
+  <head><meta charset="utf-8"><title>{topic} · tracecorr</title><link rel="stylesheet" href="/assets/style.css"></head>
+  <body class="tl-document"><main>{text}</main></body>
+</html>"""
+
+
+def _show_document(topic: str) -> str:
+    """Answer a document of the package; its links to others lead to these as they are served here."""
+    try:
+        text = read_topic(topic)
+    except InputError as problem:
+        abort(404, str(problem))
+    theme = "dark" if request.args.get("theme") == "dark" else "light"
+    for name, path in list_topics().items():
+        text = re.sub(rf"\]\([./\w]*\b{re.escape(Path(path).name)}", f"]({name}?theme={theme}", text)
+    text = re.sub(r"\[([^]]*)\]\([./\w]*\.md\)", r"\1", text)  # of the checkout alone
+    shown = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    shown = shown.replace("<pre>", '<pre tabindex="0">')  # scrolled by keys, too
+    return _DOCUMENT.format(theme=theme, topic=topic, text=shown)
 
 
 def _plain_error(problem: Exception) -> Response:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tracecorr.analyze.sql import EXAMPLES, find_example
+from tracecorr.analyze.examples import EXAMPLES, find_example
 from tracecorr.app.library import Opened
 from tracecorr.model.errors import InputError
 

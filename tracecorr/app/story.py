@@ -10,6 +10,7 @@ import polars as pl
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.latency import summarize_latency
 from tracecorr.analyze.report.questions import explain_failures
+from tracecorr.analyze.slow_calls import summarize_slow_calls
 from tracecorr.analyze.still_open import describe_still_open
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts import Outcome
@@ -25,19 +26,20 @@ Line = dict[str, Any]
 
 
 def list_findings(answers: Answers) -> list[Line]:
-    """Return what a reader should know first: what was open, what failed, failed verdicts, the slowest stage.
+    """Return what a reader should know first: what was open, what failed, failed verdicts, findings, what is slowest.
 
     Args:
         answers: about one capture.
 
-    Returns: kind (`open`, `failed`, `slow`, `good`), text, and lead: `["event", id]` or `["page", name]`.
+    Returns: kind (`open`, `failed`, `found`, `slow`, `good`), text, and lead: `["event", id]` or `["page", name]`.
     """
     found = [*_open_calls(answers), *_failures(answers), *_failed_verdicts(answers)]
     outcomes = [verdict.outcome for verdict in answers.verdicts]
     if not found:
         told = ", ".join(f"{outcomes.count(one)} {one}" for one in (Outcome.PASS, Outcome.UNKNOWN))
         found.append({"kind": "good", "text": f"no failure found; verdicts: {told}", "lead": ["page", "verdicts"]})
-    return [*found, *_slowest_stage(answers.evidence.tables)]
+    known = [{"kind": "found", "text": a.finding, "lead": ["page", "queues"]} for a in answers.answers if a.finding]
+    return [*found, *known, *_slowest_call(answers.evidence.tables), *_slowest_stage(answers.evidence.tables)]
 
 
 def _open_calls(answers: Answers) -> Iterator[Line]:
@@ -64,11 +66,15 @@ def _failures(answers: Answers) -> Iterator[Line]:
 
 def _failed_verdicts(answers: Answers) -> Iterator[Line]:
     failed = [v for v in answers.verdicts if v.outcome is Outcome.FAIL and v.name != _TOLD_AS_OPEN]
-    for verdict in failed[:_MOST]:
-        text = f"verdict {verdict.name} FAIL: {verdict.finding.reason}"
+    if failed:
+        one = f"verdict {failed[0].name} FAIL: {failed[0].finding.reason}"
+        text = one if len(failed) == 1 else f"{len(failed)} verdicts FAIL: {', '.join(v.name for v in failed)}"
         yield {"kind": "failed", "text": text, "lead": ["page", "verdicts"]}
-    if (more := len(failed) - _MOST) > 0:
-        yield {"kind": "failed", "text": f"{count_of(more, 'more failed verdict')}", "lead": ["page", "verdicts"]}
+
+
+def _slowest_call(tables: Tables) -> Iterator[Line]:
+    for event, told in summarize_slow_calls(tables).select("call_event", "told").head(1).iter_rows():
+        yield {"kind": "slow", "text": f"slowest call: {told}", "lead": ["event", event]}
 
 
 def _slowest_stage(tables: Tables) -> Iterator[Line]:

@@ -10,8 +10,8 @@ from itertools import chain, count
 from pathlib import Path
 
 from tracecorr.capture.plan.plan import Wanted
-from tracecorr.model.folder_names import SUFFIX, with_suffix
 from tracecorr.store.capture import LONGEST_NAME
+from tracecorr.store.folder_names import SUFFIX, with_suffix
 
 # Decimal: the runtime reads both with atoi, and a hexadecimal mask would log nothing.
 _ALL_MESSAGES = 2147483647

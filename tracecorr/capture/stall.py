@@ -12,6 +12,7 @@ from typing import Any
 
 from tracecorr.analyze.hangs import Judgment, judge_scene
 from tracecorr.capture.folder import RecordingFolder
+from tracecorr.live.driver import read_driver
 from tracecorr.live.look import Looking, Sight, begin_looking
 from tracecorr.live.processes import find_processes, uses_gpu
 from tracecorr.live.scene import describe_sight, make_scene
@@ -54,7 +55,10 @@ class StallWatch:
 
     def _judge(self, sight: Sight) -> str:
         stood_ns = sight.looks[-1].at_ns - sight.looks[0].at_ns
-        judged = judge_scene(make_scene(sight), stood_ns, int(self._seconds * 1e9)) if len(sight.looks) > 1 else []
+        stall_ns = int(self._seconds * 1e9)
+        if len(sight.looks) < 2 or not judge_scene(make_scene(sight), stood_ns, stall_ns):
+            return ""
+        judged = judge_scene(make_scene(sight, read_driver()), stood_ns, stall_ns)
         stands = [judgment for judgment in judged if judgment.stands]
         key = (sight.pid, tuple(_name(judgment) for judgment in stands))
         if not stands or key in self._told:

@@ -12,6 +12,7 @@ import typer
 from tracecorr.cli.console import ForceOption, add_suffix, complete_event_sets, refuse_idle, say, show
 from tracecorr.cli.parser import read_time
 from tracecorr.model.errors import InputError
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.capture.options import CaptureOptions
@@ -79,7 +80,9 @@ _MaxLogOption = Annotated[
     float,
     typer.Option(metavar="GB", help="Stop recording when the HIP log exceeds this size (uncompressed, without holes)."),
 ]
-_MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="Stop recording when less disk space is free.")]
+_MinFreeOption = Annotated[
+    float, typer.Option(metavar="GB", help="Stop recording when less disk space than this is free.")
+]
 HqdOption = Annotated[
     bool,
     typer.Option("--hqd", help="Read the hardware queues (HQDs) repeatedly; each read takes a lock of the driver."),
@@ -92,12 +95,15 @@ _LocksOption = Annotated[
 ]
 _StallOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Save what is seen of the workload when none of its packets ends for 30s, 2m."),
+    typer.Option(
+        metavar="TIME", help="If none of its packets ends for this time (30s, 2m), save a look at the workload."
+    ),
 ]
 # Uncontended locks make no system call.
 _LOCK_EVENTS = ("syscalls/sys_enter_futex", "syscalls/sys_exit_futex")
 _StallKillOption = Annotated[
-    bool, typer.Option("--stall-kill", help="Then end the workload; a driver that cannot unmap it resets the GPU.")
+    bool,
+    typer.Option("--stall-kill", help="Then end it, too; if the driver cannot unmap its queues, it resets the GPU."),
 ]
 _LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
 _PlainLogOption = Annotated[bool, typer.Option("--plain-log", help="Do not compress the HIP log while it is written.")]
@@ -174,8 +180,6 @@ def capture_verb(
 
     The exit status is that of COMMAND; 125: tracecorr failed, 126: COMMAND cannot run, 127: COMMAND is not found.
     """
-    from tracecorr.capture.options import CaptureOptions
-
     container, image, pid = _only("--container", containers), _only("--image", images), _only("--pid", pids)
     _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval)
     _check_not_negative(delay=delay, min_free_gb=min_free_gb, log_level=log_level)
@@ -186,6 +190,9 @@ def capture_verb(
     # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
     refuse_idle("--kill", "a COMMAND", given=kill, there=pid is None)
     refuse_idle("--as-root", "a COMMAND on the host", given=as_root, there=(container or image or pid) is None)
+    begin_polars()
+    from tracecorr.capture.options import CaptureOptions
+
     events_too = [*(events or ()), *(_LOCK_EVENTS if locks else ())]
     options = CaptureOptions(
         command=tuple(command or ()),

@@ -39,10 +39,10 @@ def compare_verb(
     if not 0.5 <= confidence < 1:
         raise InputError(f"--confidence {confidence} is out of range", "use a value from 0.5 to below 1")
     refuse_page(html, as_json=as_json, force=force)
+    captures = [open_capture(name) for name in (first, second)]
     from tracecorr.analyze.compare import Side, compare_captures
     from tracecorr.analyze.report.markdown import render_comparison
 
-    captures = [open_capture(name) for name in (first, second)]
     sides = [Side(c.name, c.table, c.info, c.tables_of_nodes()) for c in captures]
     comparison = compare_captures(sides[0], sides[1], confidence)
     if html is not None:

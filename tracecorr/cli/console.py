@@ -6,17 +6,25 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from tracecorr.model.folder_names import SUFFIX, with_suffix
-from tracecorr.model.kinds import LAYERS
+from tracecorr.model.kinds import LAYERS, VERDICTS
 from tracecorr.model.printable import printable
 from tracecorr.progress import LiveLine, tell
+from tracecorr.store.folder_names import (
+    SUFFIX,
+    describe_absent,
+    list_captures,
+    named_folder,
+    newest_capture,
+    with_suffix,
+)
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -54,16 +62,14 @@ def complete_event_sets(incomplete: str) -> list[str]:
 
 def complete_examples(incomplete: str) -> list[str]:
     """Return the example queries that fit."""
-    from tracecorr.analyze.sql import EXAMPLES
+    from tracecorr.analyze.examples import EXAMPLES
 
     return _begin_with(incomplete, EXAMPLES)
 
 
 def complete_verdicts(incomplete: str) -> list[str]:
     """Return the verdicts that fit."""
-    from tracecorr.analyze.verdicts import CLAIMS
-
-    return _begin_with(incomplete, (claim.name for claim in CLAIMS))
+    return _begin_with(incomplete, VERDICTS)
 
 
 def _begin_with(incomplete: str, words: Iterable[str]) -> list[str]:
@@ -101,6 +107,7 @@ JobsOption = Annotated[
 
 def count_jobs(asked: int | None) -> int:
     """Return how many processes may read logs."""
+    begin_polars()
     from tracecorr.store.log_ranges import count_processes
 
     return asked or count_processes()
@@ -193,15 +200,17 @@ def find_capture(name: Path | None) -> Path:
     """Return the folder that the user means: `name`, with or without its suffix, or the newest one.
 
     Raises:
-        CaptureError: none was named and the current folder holds none.
+        CaptureError: there is none.
     """
-    from tracecorr.store import named_folder, newest_capture
-
     if name is None:
         newest = newest_capture(Path.cwd())
         say(f"using the newest capture here: {newest.name}")
         return newest
-    return named_folder(name)
+    folder = named_folder(name)
+    with suppress(PermissionError):  # who opens it says more
+        if not os.path.lexists(folder):
+            raise describe_absent(folder, list_captures(folder.parent))
+    return folder
 
 
 def add_suffix(path: Path) -> Path:
@@ -223,10 +232,11 @@ def open_capture(name: Path | None, *, tables: bool = True) -> Capture:
     Raises:
         CaptureError: there is none, or `tables` are wanted and it has none.
     """
+    path = find_capture(name)
+    begin_polars()
     from tracecorr.store import Capture
     from tracecorr.store.recording import describe_missing_tables
 
-    path = find_capture(name)
     capture = Capture.open(path)
     if tables and not capture.has_tables():
         raise describe_missing_tables(capture, path)
@@ -268,6 +278,7 @@ def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
         return
     if as_json:
         raise InputError("--html and --json cannot be combined", "call it once for each")
+    begin_polars()
     from tracecorr.export.files import refuse_taken
 
     refuse_taken(path, force=force)

@@ -21,6 +21,7 @@ from tracecorr.cli.console import (
     show,
 )
 from tracecorr.model.errors import InputError, quote_path
+from tracecorr.threads import begin_polars
 
 _DATASET = Path("fleet.tracecorr")
 
@@ -60,6 +61,7 @@ def correlate_verb(
         raise InputError(
             "--jobs sets the processes of this machine, and --cluster uses its own workers", "leave one of them out"
         )
+    begin_polars()
     with ended_in_order():
         if cluster is not None:
             _correlate_on_cluster(cluster, paths, out, force)

@@ -10,6 +10,7 @@ from tracecorr.bundled import cache_folder, copy_sample, find_sample
 from tracecorr.cli.console import ended_in_order, say, say_live, say_warnings, show
 from tracecorr.cli.serve import HostOption, NoBrowserOption, PortOption, run_server
 from tracecorr.model.errors import quote_path
+from tracecorr.threads import begin_polars
 
 
 def demo_verb(
@@ -19,6 +20,7 @@ def demo_verb(
     no_browser: NoBrowserOption = False,
 ) -> None:
     """Build the tables of the bundled sample, print its summary, and show it in the browser."""
+    begin_polars()
     path = copy_sample(find_sample(), cache_folder())
 
     from tracecorr.analyze.report import summarize_capture

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracecorr.cli.console import show
+from tracecorr.model.errors import InputError
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.capture.plan.plan import Offer
@@ -33,14 +35,14 @@ def doctor_verb(
     Each line says yes, partly or no, the reason, and the command that fixes it.
     Exit status: 0 a capture is possible, 3 it is not.
     """
+    if container is not None and pid is not None:
+        raise InputError("--container and --pid cannot be combined", "give one of them")
+    begin_polars()
     from tracecorr.capture.plan.machine import probe_machine
     from tracecorr.capture.workload.engines import container_pid
     from tracecorr.capture.workload.host import AttachedProcess
     from tracecorr.capture.workload.invoker import find_invoker
-    from tracecorr.model.errors import InputError
 
-    if container is not None and pid is not None:
-        raise InputError("--container and --pid cannot be combined", "give one of them")
     if container is not None:
         pid = container_pid(container, os.environ)
     elif pid is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ import typer
 from tracecorr.cli.console import FAILED, UNKNOWN, HtmlOption, refuse_page, say, show, write_page
 from tracecorr.cli.parser import Verb, Verbs
 from tracecorr.model.errors import InputError
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,13 +48,13 @@ def preempt_verb(
     ] = None,
     policy_command: Annotated[
         str | None,
-        typer.Option(metavar="CMD", help="A policy of your own: events on its input, `hold low`, `release low` back."),
+        typer.Option(metavar="CMD", help="Your own policy: it reads events, and writes `hold low` or `release low`."),
     ] = None,
     share: Annotated[
-        float, typer.Option(metavar="PERCENT", help="The low one's share of time (slice) or CUs (cumask).")
+        float, typer.Option(metavar="PERCENT", help="Share of time (slice) or CUs (cumask) for the low one.")
     ] = 20,
     period_ms: Annotated[float, typer.Option(metavar="MS", help="Period of the slices.")] = 10,
-    target_ms: Annotated[float, typer.Option(metavar="MS", help="How soon the high one shall have the GPU.")] = 5,
+    target_ms: Annotated[float, typer.Option(metavar="MS", help="Time in which the high one should get the GPU.")] = 5,
     stop_by: Annotated[
         str, typer.Option(metavar="HOW", help="Stop by signal (SIGSTOP) or freezer (cgroup v2).")
     ] = "signal",
@@ -75,6 +77,7 @@ def preempt_verb(
     _check_policy(share, period_ms, target_ms, stop_by)
     refuse_page(html, as_json=as_json, force=False)
     folder = _choose_folder(output, "preempt")
+    begin_polars()
 
     from tracecorr.analyze.report.markdown import render_experiment
     from tracecorr.experiment.policies import PolicyOptions, choose_policies
@@ -139,8 +142,10 @@ def ab_verb(
     if seconds is not None and not 0 < seconds < math.inf:
         raise InputError(f"--seconds {seconds:g} is not a positive number", "write seconds, such as 60")
     folder = _choose_folder(output, "ab")
+    begin_polars()
     from tracecorr.analyze.compare import Side, compare_captures
     from tracecorr.analyze.report.markdown import render_comparison
+    from tracecorr.analyze.run_facts import describe_model
     from tracecorr.experiment.captured import CaptureOptions, capture_in_turn
     from tracecorr.experiment.running import owned_by_caller
 
@@ -150,6 +155,8 @@ def ab_verb(
         captures = capture_in_turn(runs, options, say)
     first, second = (Side(name, c.table, c.info, c.tables_of_nodes()) for name, c in captures.items())
     comparison = compare_captures(first, second)
+    models = {told: None for c in captures.values() if (told := describe_model(c.info))}
+    comparison = replace(comparison, findings=(*models, *comparison.findings))
     if as_json:
         typer.echo(json.dumps(comparison.as_dict(), indent=1, allow_nan=False))
     else:
@@ -166,7 +173,8 @@ def sweep_verb(
     output: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Capture a workload once per value of a setting; tell latencies with intervals, queues and streams of each."""
+    """Capture a workload once per value of a setting; compare latencies, queues and streams."""
+    begin_polars()
     from tracecorr.experiment.captured import parse_setting
 
     parse_setting(setting)
@@ -189,6 +197,7 @@ def stage1_verb(
 ) -> None:
     """Capture one run and tick a checklist of the path ROCr -> KFD -> GPU from its evidence."""
     folder = _choose_folder(output, "stage1")
+    begin_polars()
     from tracecorr.analyze.evidence import Evidence
     from tracecorr.analyze.stage1 import list_steps
     from tracecorr.experiment.captured import CaptureOptions, capture_in_turn

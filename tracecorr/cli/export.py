@@ -71,6 +71,10 @@ def export_verb(
     force: Annotated[bool, typer.Option("--force", help="Replace the file, or the folder of tables.")] = False,
 ) -> None:
     """Export a capture: a trace for Perfetto, Chrome's viewer, speedscope or KernelShark, or its tables as files."""
+    is_trace = target in _SUFFIX
+    if table and is_trace:
+        raise InputError(f"--table has no effect on {target}", "leave it out, or export --to csv, parquet or arrow")
+    capture = open_capture(name)
     from tracecorr.export.files import refuse_taken
     from tracecorr.export.selection import Selection, parse_time, split_words
 
@@ -81,10 +85,6 @@ def export_verb(
         tuple(process or ()),
     )
     names = split_words(table or [])
-    is_trace = target in _SUFFIX
-    if names and is_trace:
-        raise InputError(f"--table has no effect on {target}", "leave it out, or export --to csv, parquet or arrow")
-    capture = open_capture(name)
     path = output or Path(f"{capture.name}{_SUFFIX[target]}" if is_trace else f"{capture.name}-{target}")
     refuse_taken(path, force=force)
     if target is _Target.TRACE_DAT:

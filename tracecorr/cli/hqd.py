@@ -13,6 +13,7 @@ from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.cli.console import refuse_idle, say, show
 from tracecorr.model.errors import InputError
 from tracecorr.model.printable import printable
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,8 +67,10 @@ def hqd_verb(
     if slots and (watch or as_json):
         raise InputError(f"--slots has no effect with {'--watch' if watch else '--json'}", "leave it out")
     if watch:
+        begin_polars()
         _watch(debugfs or KFD_DEBUGFS, interval or _PAUSE_SECONDS)
         return
+    begin_polars()
     rows, sources = _read_files(files) if files else _read_machine(debugfs or KFD_DEBUGFS)
     for source in sources:
         if not source["bytes"]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -13,11 +18,14 @@ import typer
 
 from tracecorr.cli.console import complete_captures, complete_examples, open_capture, show
 from tracecorr.model.errors import InputError, quote_path
-from tracecorr.model.folder_names import SUFFIX
 from tracecorr.model.printable import printable
+from tracecorr.store.folder_names import SUFFIX, named_folder
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from tracecorr.store import Capture
 
 
 class Format(StrEnum):
@@ -46,10 +54,11 @@ def query_verb(
 ) -> None:
     """Run SQL over the tables of a capture.
 
-    Write addresses as 0x1400e00000; every format prints them so. In a dataset of several captures, each table has the
-    additional column `node`.
+    A terminal shows units and rounded numbers; pipes, csv and json get exact ones (times in ns).
+    Write addresses as 0x1400e00000; every format prints them so.
+    In a dataset of several captures, each table has the additional column `node`.
     """
-    from tracecorr.analyze.sql import find_example, run_sql
+    from tracecorr.analyze.examples import find_example
 
     _refuse_two_questions(first, second, schema=schema, example=example, examples=examples)
     if schema:
@@ -60,7 +69,7 @@ def query_verb(
         return
     if example is not None:
         capture = open_capture(Path(first) if first else None)
-        _print_rows(run_sql(capture.table_by_node, find_example(example, by_node=bool(capture.nodes))), form)
+        _print_rows(capture, find_example(example, by_node=bool(capture.nodes)), form)
         return
     name, sql = (None, first) if second is None else (first, second)
     if sql is None or not sql.strip() or (second is None and _names_capture(sql)):
@@ -72,8 +81,7 @@ def query_verb(
         raise InputError(
             "the query is before the capture", f"write it last: tracecorr query {quote_path(sql)} {quote(name)}"
         )
-    rows = run_sql(open_capture(Path(name) if name else None).table_by_node, sql)
-    _print_rows(rows, form)
+    _print_rows(open_capture(Path(name) if name else None), sql, form)
 
 
 def _refuse_two_questions(
@@ -100,16 +108,16 @@ def _names_capture(word: str) -> bool:
 
 def _print_examples(name: Path | None) -> None:
     """Print all examples, as `--example` runs them on the capture of this name, if it is named and there."""
-    from tracecorr.analyze.sql import EXAMPLES, find_example
-    from tracecorr.store import Capture, named_folder
+    from tracecorr.analyze.examples import EXAMPLES, find_example
 
-    folder = named_folder(name) if name is not None else None
-    by_node = folder is not None and (folder / "capture.json").is_file() and bool(Capture.open(folder).nodes)
+    is_there = name is not None and (named_folder(name) / "capture.json").is_file()
+    by_node = is_there and bool(open_capture(name, tables=False).nodes)
     for example, (answers, _) in EXAMPLES.items():
         typer.echo(f"{example}: {answers}\n    {find_example(example, by_node=by_node)}\n")
 
 
 def _print_schema(form: Format) -> None:
+    begin_polars()
     from tracecorr.model import schema
 
     if form is Format.TABLE:
@@ -128,16 +136,43 @@ def _print_schema(form: Format) -> None:
     typer.echo(DataFrame(columns).write_csv(), nl=False)
 
 
-def _print_rows(rows: pl.DataFrame, form: Format) -> None:
+def _lay_out(rows: pl.DataFrame, width: int) -> Iterator[str]:
+    """Yield rows for people as lines: a table where it fits into the terminal, else one column a line."""
+    from tracecorr.analyze.values import addresses_as_text, render_row
+
+    names = [printable(name) for name in rows.columns]
+    told = [list(map(printable, render_row(rows.columns, row))) for row in addresses_as_text(rows).iter_rows()]
+    left = [not dtype.is_numeric() for dtype in rows.dtypes]
+    # Long names go over several lines, if that makes the table fit.
+    for heads in ([[name] for name in names], [name.replace("_", "_ ").split() for name in names]):
+        wide = [max(map(len, (*head, *cells))) for head, *cells in zip(heads, *told, strict=True)]
+        if sum(wide) + 2 * len(wide) <= width:
+            lines = [textwrap.wrap(" ".join(head), size) for head, size in zip(heads, wide, strict=True)]
+            lines = [[line.replace("_ ", "_") for line in head] for head in lines]
+            for cells in (*zip_longest(*lines, fillvalue=""), ["-" * size for size in wide], *told):
+                placed = (c.ljust(n) if text else c.rjust(n) for c, n, text in zip(cells, wide, left, strict=True))
+                yield "  ".join(placed).rstrip()
+            return
+    for number, cells in enumerate(told, 1):
+        yield f"row {number}"
+        yield from (f"  {name:{max(map(len, names))}}  {cell}" for name, cell in zip(names, cells, strict=True))
+
+
+def _print_rows(capture: Capture, sql: str, form: Format) -> None:
     import polars as pl
 
+    from tracecorr.analyze.sql import run_sql
     from tracecorr.analyze.values import plain_rows
 
+    rows = run_sql(capture.table_by_node, sql)
     if form is Format.JSON:
         typer.echo(json.dumps(plain_rows(rows), default=str, allow_nan=False))
     elif form is Format.CSV:
         lists = [pl.col(c).cast(pl.List(pl.String)).list.join(" ") for c, t in rows.schema.items() if t == pl.List]
         typer.echo(rows.with_columns(lists).write_csv(), nl=False)
+    elif sys.stdout.isatty():
+        for line in _lay_out(rows, shutil.get_terminal_size().columns):
+            show(line)
     else:
         with pl.Config(
             tbl_rows=-1,

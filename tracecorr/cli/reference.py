@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from tracecorr.analyze.sql import EXAMPLES
+from tracecorr.analyze.examples import EXAMPLES
 from tracecorr.analyze.verdicts import CLAIMS, Thresholds
 
 _HEAD = """# Commands

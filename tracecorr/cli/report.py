@@ -22,6 +22,7 @@ from tracecorr.cli.console import (
     show_markdown,
     write_page,
 )
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.analyze.verdicts import Verdict
@@ -32,7 +33,7 @@ def report_verb(
     full: Annotated[bool, typer.Option("--full", help="Print all answers, verdicts and sections.")] = False,
     section: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Print this section whole, named as in --json; repeatable."),
+        typer.Option(metavar="NAME", help="Print this section whole; a wrong NAME lists all; repeatable."),
     ] = None,
     top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Rows of each table.")] = None,
     explain: Annotated[
@@ -62,25 +63,29 @@ def report_verb(
 
     --full prints all of it. A terminal shows tables, a pipe gets Markdown.
     """
+    refuse_idle("--strict", "--check", given=strict, there=check)
+    refuse_page(html, as_json=as_json, force=force)
+    if explain is not None:
+        begin_polars()
+        from tracecorr.analyze.report.brief import explain_word
+
+        show(explain_word(explain))
+        return
+    capture = open_capture(name)
     from tracecorr.analyze.report import summarize_capture
-    from tracecorr.analyze.report.brief import ROWS, explain_word, render_brief, render_sections
+    from tracecorr.analyze.report.brief import ROWS, render_brief, render_sections
     from tracecorr.analyze.report.markdown import render_markdown
     from tracecorr.analyze.verdicts import Thresholds
 
-    if explain is not None:
-        show(explain_word(explain))
-        return
-    refuse_idle("--strict", "--check", given=strict, there=check)
-    refuse_page(html, as_json=as_json, force=force)
     limits = Thresholds.from_words(threshold or [])
-    capture = open_capture(name)
     report = summarize_capture(
         capture.name, capture.table, capture.info, limits, verdict or [], capture.tables_of_nodes()
     )
     if html is not None:
-        from tracecorr.analyze.report.html import draw_report_figures, render_report_html
+        from tracecorr.analyze.report.html import draw_report_figures, list_named_events, render_report_html
 
-        write_page(html, render_report_html(report, draw_report_figures(capture.table)))
+        events = list_named_events(report, capture.table)
+        write_page(html, render_report_html(report, draw_report_figures(capture.table), events))
     elif as_json:
         typer.echo(json.dumps(report.as_dict(), indent=1, allow_nan=False))
     elif section:

@@ -14,6 +14,8 @@ import typer
 
 from tracecorr.cli.console import complete_captures, ended_in_order, open_capture, say
 from tracecorr.model.errors import CaptureError, InputError
+from tracecorr.store.folder_names import list_captures, newest_capture
+from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -53,9 +55,9 @@ def serve_verb(
     allow_root: Annotated[bool, typer.Option("--allow-root", help="Allow it even as root.")] = False,
 ) -> None:
     """Show the timeline of captures in the browser until Ctrl-C."""
-    captures = [open_capture(name, tables=False) for name in names] if names else _captures_here()
     if not _is_local(host):
         _check_remote(host, port, allow_remote=allow_remote, allow_root=allow_root)
+    captures = [open_capture(name, tables=False) for name in names] if names else _captures_here()
     run_server(captures, host, port, no_browser)
 
 
@@ -65,11 +67,11 @@ def _captures_here() -> list[Capture]:
     Raises:
         CaptureError: there is none.
     """
-    from tracecorr.store import Capture
-    from tracecorr.store.capture import list_captures, newest_capture
-
     here = Path.cwd().resolve()
     newest_capture(here)
+    begin_polars()
+    from tracecorr.store import Capture
+
     inside = [path for path in list_captures(here) if path.resolve().is_relative_to(here)]
     inside.sort(key=lambda path: (path / "capture.json").stat().st_mtime_ns, reverse=True)
     captures = []

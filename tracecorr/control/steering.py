@@ -24,7 +24,7 @@ CHANNEL_VARIABLE, ROLE_VARIABLE = "TRACECORR_CHANNEL", "TRACECORR_ROLE"
 _WORDS = 3
 # A look at the word of the high one costs less than a microsecond; between two looks the CPU is given away.
 _PAUSE_SECONDS = 50e-6
-_PATIENCE_SECONDS = 2.0
+_PATIENCE_SECONDS, _LOOK_SECONDS = 2.0, 0.1
 
 
 class Channel:
@@ -56,6 +56,10 @@ class Channel:
     def reads(self) -> int:
         """Return how often the low one asked whether it may launch."""
         return self._words[2]
+
+    def forget_high(self) -> None:
+        """Take the high one for idle: it has ended amid a launch."""
+        self._words[1] = 0
 
     def hold(self, *, held: bool) -> None:
         """Tell the low one to launch nothing, or to go on."""
@@ -178,10 +182,14 @@ class Steering:
         decider: says what to do.
         actuator: does it.
         channel: tells when the high one is busy.
+        is_high_there: tells whether it runs; one that crashed stays busy by its word for ever.
     """
 
-    def __init__(self, decider: Decider, actuator: Actuator, channel: Channel) -> None:
+    def __init__(
+        self, decider: Decider, actuator: Actuator, channel: Channel, is_high_there: Callable[[], bool] = lambda: True
+    ) -> None:
         self._decider, self._actuator, self._channel = decider, actuator, channel
+        self._is_high_there, self._next_look = is_high_there, 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._guard(self._steer), name="steering", daemon=True)
         self._failure: Exception | None = None
@@ -213,7 +221,7 @@ class Steering:
         was_busy = False
         try:
             while not self._over.is_set():
-                busy, now = self._channel.busy > 0, time.monotonic_ns()
+                busy, now = self._is_busy(), time.monotonic_ns()
                 kind = TICK if busy == was_busy else BUSY if busy else IDLE
                 was_busy = busy
                 self._apply(self._decider.handle(Event(kind, "" if kind == TICK else "high", now)))
@@ -225,6 +233,13 @@ class Steering:
                 self._apply([Action(RELEASE, "low")])
             finally:
                 self._actuator.close()
+
+    def _is_busy(self) -> bool:
+        if self._channel.busy and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_SECONDS
+            if not self._is_high_there():
+                self._channel.forget_high()
+        return self._channel.busy > 0
 
     def _apply(self, actions: Iterable[Action]) -> None:
         for action in actions:

@@ -78,6 +78,7 @@ class StopSignals(Actuator):
             for pid in fresh:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP if is_stop else signal.SIGCONT)
+                    self.reached += is_stop
             if not fresh:
                 break
         if not is_stop:
@@ -111,6 +112,7 @@ class Freezer(Actuator):
                 if not self._force:
                     refuse_members(pids)
                 self._gather(pids)
+                self.reached += len(pids)
                 self._guard.tell("; ".join(map(_undo, self._groups)))
             for group in self._groups:
                 (group / "cgroup.freeze").write_text(str(int(action.kind == HOLD)))

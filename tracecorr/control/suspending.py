@@ -42,7 +42,7 @@ _RISK = "to take its queues off the GPU may end in a reset of the GPU, which kil
 _REFUSALS = {
     errno.ENOENT: "there is no /dev/kfd here",
     errno.EACCES: "/dev/kfd may not be opened: run as root, or as a member of its group",
-    errno.EINVAL: "the driver admits no debugger (KFD before 1.13, which came with Linux 6.5, or sched_policy=2)",
+    errno.EINVAL: "the driver admits no debugger (KFD before 1.13, as in Linux 6.1, or sched_policy=2)",
     errno.ENOTTY: "this /dev/kfd is no KFD",
     errno.ESRCH: "the driver does not know the process",
     errno.EPERM: "the process may not be traced: it has a debugger, or kernel.yama.ptrace_scope forbids it",
@@ -184,8 +184,8 @@ class _Debugged:
             self.let_go()
             raise HoldError(f"queues of process {pid}: {_STATES.get(state, f'runtime state {state}')}", _ANOTHER)
 
-    def suspend(self) -> None:
-        """Suspend all its queues, also those that were made since the last time.
+    def suspend(self) -> int:
+        """Suspend all its queues, also those that were made since the last time; return how many.
 
         Raises:
             HoldError: the GPU did not give a queue up.
@@ -200,6 +200,7 @@ class _Debugged:
         failed = [asked for asked, answer in zip(found, ids, strict=True) if told and answer & _FAILED]
         if failed:
             raise HoldError(f"the GPU did not give up queue {failed[0]} of process {self.pid}", _ANOTHER)
+        return len(found) if told else 0
 
     def resume(self) -> None:
         """Resume all its queues."""
@@ -318,7 +319,7 @@ class SuspendedQueues(Actuator):
         self._is_held = action.kind == HOLD
         for one in self._debugged.values():
             if self._is_held:
-                one.suspend()
+                self.reached += one.suspend()
             else:
                 one.resume()
 
@@ -350,7 +351,7 @@ class SuspendedQueues(Actuator):
             one.answer_runtime()
             queues = users[pid].queues if pid in users else frozenset()
             if self._is_held and queues - self._queues.get(pid, frozenset()):
-                one.suspend()
+                self.reached += one.suspend()
             self._queues[pid] = queues
 
     def _refuse_third(self, users: Mapping[int, User], held: Mapping[int, User], low: set[int]) -> None:

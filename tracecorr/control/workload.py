@@ -24,10 +24,17 @@ class Workload:
     def __init__(self, pid_file: Path, uid: int) -> None:
         self._pid_file, self._uid = pid_file, uid
 
+    def is_running(self) -> bool:
+        """Tell whether its shell is there, or has not begun yet."""
+        try:
+            return Path(f"/proc/{int(read_file(self._pid_file))}").exists()
+        except (OSError, ValueError):
+            return True
+
     def list_processes(self) -> set[int]:
         """Return the descendants of the workload's shell, which itself waits and holds no file of the GPU."""
         with suppress(OSError, ValueError):
-            return {pid for pid in _list_descendants(int(read_file(self._pid_file))) if _find_owner(pid) == self._uid}
+            return {pid for pid in list_descendants(int(read_file(self._pid_file))) if _find_owner(pid) == self._uid}
         return set()
 
 
@@ -69,10 +76,11 @@ def _find_owner(pid: int) -> int | None:
     return None
 
 
-def _list_descendants(pid: int) -> list[int]:
+def list_descendants(pid: int) -> list[int]:
+    """Return the processes below one, those of every user."""
     found: list[int] = []
     with suppress(OSError):
         for path in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, path.read_text().split()):
-                found += [child, *_list_descendants(child)]
+                found += [child, *list_descendants(child)]
     return found

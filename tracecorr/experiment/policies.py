@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracecorr.capture.workload.invoker import find_invoker
@@ -32,14 +32,15 @@ NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP, SUSPEND, COMMAND = (
     "none", "priority", "cumask", "slice", "event", "stop", "suspend", "command",
 )  # fmt: skip
 POLICIES = (NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP, SUSPEND)
-_STEERED = (SLICE, EVENT, STOP, SUSPEND, COMMAND)
+STEERED = (SLICE, EVENT, STOP, SUSPEND, COMMAND)
 # These hold processes, whatever they do; the others are asked for their cooperation.
 FORCED = (STOP, SUSPEND)
 SIGNAL, FREEZER = "signal", "freezer"
 # Read by the programs in samples/workloads as the priority of their stream.
 _PRIORITY_VARIABLE = "TRACECORR_PRIORITY"
 _LAUNCHERS = ("torchrun", "torch.distributed", "mpirun", "mpiexec", "srun", "deepspeed", "accelerate launch")
-_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+# libhsakmt takes another topology for that of a model of a GPU.
+_TOPOLOGY = "/sys/class/kfd/kfd/topology"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def find_refusal(policy: str, options: PolicyOptions, low: str, container: str |
         low: the command of the low one.
         container: where the workloads run, None = on the host.
     """
-    if policy in _STEERED and container is not None:
+    if policy in STEERED and container is not None:
         return "its file and its processes are the host's: run the experiment inside of the container"
     if policy == CUMASK and not _list_cus():
         return "the KFD's topology shows no GPU with CUs, so there is nothing to divide"
@@ -95,7 +96,7 @@ _NO_RESET = (
 def _list_cus() -> list[int]:
     """Return how many CUs each GPU has, by the KFD's topology."""
     found = []
-    for _, gpu_id, properties in read_topology(_NODES):
+    for _, gpu_id, properties in read_topology(Path(os.environ.get("HSA_MODEL_TOPOLOGY") or _TOPOLOGY) / "nodes"):
         told = dict(line.split(" ", 1) for line in properties.splitlines() if " " in line)
         simds, per_cu = (int(told.get(name, "0")) for name in ("simd_count", "simd_per_cu"))
         if gpu_id.strip() not in ("", "0") and simds and per_cu:
@@ -117,7 +118,7 @@ def choose_variables(policy: str, role: str, options: PolicyOptions, channel: Pa
             first = max(1, min(count - 1, round(count * options.share)))
             masks.append(f"{gpu}:{first}-{count - 1}" if is_high else f"{gpu}:0-{first - 1}")
         return {"HSA_CU_MASK": ";".join(masks)}
-    if policy in _STEERED:
+    if policy in STEERED:
         return {CHANNEL_VARIABLE: str(channel), ROLE_VARIABLE: role}
     return {}
 
@@ -129,10 +130,14 @@ class Steered:
     Args:
         applied: its actions.
         reads: how often the low one asked whether it may launch; None where it is held without asking.
+        reached: how many of its processes or queues were held, in all holds together; None where it is asked.
+        environment: of a workload, as far as it says that there is no GPU.
     """
 
     applied: Sequence[Applied] = ()
     reads: int | None = None
+    reached: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -150,20 +155,22 @@ def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_files: Ma
         InputError: the user's command failed.
     """
     told = Steered()
-    if policy not in _STEERED:
+    if policy not in STEERED:
         yield told
         return
     uid = find_invoker(os.environ).uid
     channel, workloads = Channel(channel_path), {role: Workload(path, uid) for role, path in pid_files.items()}
     decider = CommandDecider(options.command) if policy == COMMAND else _make_controller(policy, options)
     with Guard() as guard:
-        steering = Steering(decider, _choose_actuator(policy, options, channel, workloads, guard), channel)
+        actuator = _choose_actuator(policy, options, channel, workloads, guard)
+        steering = Steering(decider, actuator, channel, workloads["high"].is_running)
         try:
             with steering:
                 yield told
             steering.check()
         finally:
             told.applied, told.reads = steering.applied, None if policy in FORCED else channel.reads
+            told.reached = actuator.reached if policy in FORCED else None
             if isinstance(decider, CommandDecider):
                 decider.close()
             channel.close()

@@ -11,8 +11,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -25,8 +25,8 @@ from tracecorr.capture.workload.engines import container_pid, find_engine
 from tracecorr.capture.workload.invoker import find_invoker, read_environment
 from tracecorr.control import HOLD, HoldError
 from tracecorr.experiment.policies import (
-    FORCED,
     NONE,
+    STEERED,
     PolicyOptions,
     Steered,
     choose_variables,
@@ -41,6 +41,7 @@ from tracecorr.experiment.running import (
     refuse_machine,
     run_as_caller,
     run_capture_of,
+    watch_model,
 )
 from tracecorr.model.errors import InputError, TracecorrError
 from tracecorr.model.hip_environment import HONOUR_PRIORITIES, IGNORES_PRIORITIES, describe_effects, is_on
@@ -181,14 +182,18 @@ class Tried:
         refused: why it was not tried; empty if it was.
         holds: how often the low one was held in the uninstrumented rounds.
         reads: how often it asked whether it may launch; None where it is held without asking.
+        reached: how many of its processes or queues were held, in all holds together; None where it is asked.
         took_ns: how long the actions took, each.
+        environment: of a workload, as far as it says that there is no GPU.
     """
 
     policy: str
     refused: str = ""
     holds: int = 0
     reads: int | None = None
+    reached: int | None = None
     took_ns: tuple[int, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -318,9 +323,15 @@ def _list_captured(options: PreemptOptions, policies: Sequence[str]) -> Iterator
 
 def _sum_up(policy: str, steered: Sequence[Steered]) -> Tried:
     applied = [one for what in steered for one in what.applied]
-    reads = [what.reads for what in steered if what.reads is not None]
     holds = sum(one.action.kind == HOLD for one in applied)
-    return Tried(policy, "", holds, sum(reads) if reads else None, tuple(one.took_ns for one in applied))
+    environment = {name: value for what in steered for name, value in what.environment.items()}
+    reads, reached = _add_up(what.reads for what in steered), _add_up(what.reached for what in steered)
+    return Tried(policy, "", holds, reads, reached, tuple(one.took_ns for one in applied), environment)
+
+
+def _add_up(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _store(options: PreemptOptions, runs: Runs) -> None:
@@ -427,14 +438,14 @@ def _command(place: _Place, role: str) -> str:
     commands = {"high": place.options.high, "low": place.options.low}
     # $$ of a subshell is the number of its parent.
     path = shlex.quote(str(place.pid_files[role]))
-    told = f"sh -c 'echo $PPID' > {path}; " if place.policy in FORCED else ""
+    told = f"sh -c 'echo $PPID' > {path}; " if place.policy in STEERED else ""
     return f"{told}{export_words(variables)}{commands[role]}"
 
 
 def _run_phase(place: _Place) -> tuple[dict[str, list[_Stamp]], Steered]:
     """Run a phase; return the stamps of its workloads, and what its policy did."""
     options = place.options
-    with _steered(place) as steered:
+    with _steered(place) as steered, _watched(place) as steered.environment:
         if options.container is not None:
             inside = _name_folder()
             done = _run_in_container(options.container, _inner_script(place, inside), inside)
@@ -450,6 +461,12 @@ def _steered(place: _Place) -> AbstractContextManager[Steered]:
     for path in place.pid_files.values():
         path.unlink(missing_ok=True)
     return steer(place.policy, place.options.policy, place.channel, place.pid_files)
+
+
+def _watched(place: _Place) -> AbstractContextManager[dict[str, str]]:
+    """Look once, in the first phase on the host, whether the workload has a GPU."""
+    is_first = (place.policy, place.phase, place.number, place.options.container) == (NONE, _PLAIN[0], 0, None)
+    return watch_model() if is_first else nullcontext({})
 
 
 def _outer_script(place: _Place) -> str:

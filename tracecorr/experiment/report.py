@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,19 @@ from tracecorr.analyze.experiment import (
     summarize_throughput,
     summarize_yields,
 )
-from tracecorr.analyze.frames import collect
+from tracecorr.analyze.frames import collect, percentile
+from tracecorr.analyze.occupancy import summarize_occupancy
 from tracecorr.analyze.policies import compare_stamps, describe_policy, summarize_low, summarize_policies
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.report.answers import Section
-from tracecorr.analyze.run_facts import list_armed
+from tracecorr.analyze.run_facts import describe_model, list_armed
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding
-from tracecorr.experiment.policies import NONE
+from tracecorr.experiment.policies import CUMASK, NONE, STOP, SUSPEND
 from tracecorr.experiment.preempt import Runs
 from tracecorr.model.calls import is_counted
+from tracecorr.read.kfd.ioctls import SET_CU_MASK
 from tracecorr.store import Capture
 
 # Driver functions and SMI events that take a queue off the GPU, or put it back.
@@ -161,9 +163,18 @@ def summarize_experiment(runs: Runs, kept: float, target_ns: int = 5_000_000) ->
     overhead = measure_overhead(plain, captured)
     shown = {section.key: section for section in _captured_sections(runs, captured)}
     finding = add_causes(judge_latency(plain, overhead, kept), shown["priorities"].frame, len(os.sched_getaffinity(0)))
+    model = _describe_models(runs)
+    finding = replace(finding, reason=f"{finding.reason}; {model}") if model else finding
     policies = _policy_sections(runs, kept, target_ns) if len(runs.tried) > 1 else ()
     sections = (*policies, *_plain_sections(runs, plain, captured), _overhead_section(overhead), *shown.values())
     return _ExperimentReport(finding, sections, notices)
+
+
+def _describe_models(runs: Runs) -> str:
+    """Return what stood for a GPU, as the captures or the workload's environment say; empty for a GPU."""
+    infos = [Capture.open(path).info for path in runs.captures.values()]
+    told = map(describe_model, [*({"environment": tried.environment} for tried in runs.tried), *infos])
+    return "; ".join(dict.fromkeys(filter(None, told)))
 
 
 def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Section]:
@@ -185,7 +196,8 @@ def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Sectio
     )  # fmt: skip
     yield Section(
         "control", "What the controller did", _describe_control(runs),
-        "holds = how often the low one was held; reads = how often it asked, 0 where it does not cooperate",
+        "holds = how often the low one was held; reads = how often it asked, 0 where it does not cooperate; "
+        "reached = its processes (stop) or queues (suspend) that were held, in all holds together",
     )  # fmt: skip
     yield Section("machine", "The machine", pl.DataFrame(list_settings(), schema=("setting", "value", "meaning"),
                                                          orient="row"), is_whole=True)  # fmt: skip
@@ -193,11 +205,12 @@ def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Sectio
 
 def _describe_policies(runs: Runs, kept: float, target_ns: int) -> Iterator[tuple[str, str]]:
     """Yield each policy and what its numbers mean; the alone rounds without a policy are the base of all."""
+    model = _describe_models(runs)
     base = runs.stamps.filter((pl.col("policy") == NONE) & (pl.col("phase") != TOGETHER))
     longest = _find_longest(runs)
     for tried in runs.tried:
         if tried.refused:
-            yield tried.policy, f"not tried: {tried.refused}"
+            yield tried.policy, f"no result: {tried.refused}"
             continue
         own = runs.stamps.filter((pl.col("policy") == tried.policy) & (pl.col("phase") == TOGETHER))
         finding = judge_latency(
@@ -209,7 +222,30 @@ def _describe_policies(runs: Runs, kept: float, target_ns: int) -> Iterator[tupl
         said = describe_policy(tried.policy, finding, moves, longest, target_ns)
         if tried.reads == 0:
             said += "; the low one never asked whether it may launch (TRACECORR_CHANNEL), so it was not held"
-        yield tried.policy, said
+        if tried.holds and tried.reached == 0:
+            said += f"; nothing of the low one was held: {_NOT_FOUND[tried.policy]}"
+        if tried.policy == CUMASK and seen is not None:
+            said += _describe_masks(Capture.open(seen))
+        yield tried.policy, f"{said}; {model}" if model else said
+
+
+_NOT_FOUND = {
+    STOP: "it had no process of the caller's below its shell",
+    SUSPEND: "sysfs showed no queues of its processes, or the tool sees other pids, as in a container",
+}
+
+
+def _describe_masks(capture: Capture) -> str:
+    """Return how often the runtime asked for a mask of CUs, and what the driver said, as the end of a sentence."""
+    events = capture.table("events").filter((pl.col("layer").cast(pl.String) == "ioctl") & is_counted())
+    rows = collect(events.select(pl.col("name", "result").cast(pl.String)))
+    if rows.is_empty():
+        return "; whether the mask reached the driver is UNKNOWN, no ioctl was recorded"
+    results = rows.filter(pl.col("name") == SET_CU_MASK)["result"]
+    if results.is_empty():
+        return "; the runtime asked for no mask (SET_CU_MASK): every queue may use all CUs"
+    refused = (results.drop_nulls() != "0").sum()
+    return f"; the runtime set the mask of queues {len(results)} times (SET_CU_MASK), the driver refused {refused}"
 
 
 def _find_longest(runs: Runs) -> int | None:
@@ -227,8 +263,8 @@ def _describe_control(runs: Runs) -> pl.DataFrame:
     for tried in runs.tried:
         took = sorted(tried.took_ns)
         times = (took[len(took) // 2], took[-1]) if took else (None, None)
-        rows += [] if tried.refused else [(tried.policy, tried.holds, tried.reads, *times)]
-    schema = {"policy": pl.String, "holds": pl.Int64, "reads": pl.Int64, "action_p50_ns": pl.Int64,
+        rows += [] if tried.refused else [(tried.policy, tried.holds, tried.reads, tried.reached, *times)]
+    schema = {"policy": pl.String, "holds": pl.Int64, "reads": pl.Int64, "reached": pl.Int64, "action_p50_ns": pl.Int64,
               "action_max_ns": pl.Int64}  # fmt: skip
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -311,7 +347,17 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
     yield Section(
         "stamps", "Stamps of the workloads and launches of the log", _compare_stamps(captures, captured),
         "of the captured rounds of one workload alone; late = how much later than the log the workload noticed the "
-        "completion; a stamp without a launch is one whose call the log does not show", nothing=_NOTHING,
+        "completion (negative: HIP looks, and logs, only later); a stamp without a launch is one whose call the log "
+        "does not show", nothing=_NOTHING,
+    )  # fmt: skip
+    yield Section(
+        "longest", "The longest kernels of the low one", list_longest(captures.get("low_alone")),
+        "alone, by its capture; percent of the phase from the first kernel's start to the last one's end: a persistent "
+        "kernel takes most of it", nothing="UNKNOWN: no capture of the low one alone shows GPU times",
+    )  # fmt: skip
+    yield Section(
+        "slots", "Queue slots and oversubscription", _by_phase(captures, lambda c: summarize_occupancy(c.table)),
+        nothing="UNKNOWN: sysfs showed no queues of the KFD",
     )  # fmt: skip
     no_queue = "UNKNOWN: no captured round shows a queue of HIP"
     yield Section(
@@ -319,14 +365,34 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
         nothing=no_queue if captures else "nothing was captured",
     )  # fmt: skip
     yield Section(
-        "moves", "Evictions, suspends and resumes", _by_phase(captures, count_moves),
+        "moves", "Evictions, suspends and resumes", _known_or_once(_by_phase(captures, count_moves)),
         "of the driver; preemption by the firmware alone leaves no event", nothing=_NOTHING,
     )  # fmt: skip
     yield Section(
-        "utilisation", "Utilisation", _by_phase(captures, summarize_load),
+        "utilisation", "Utilisation", _known_or_once(_by_phase(captures, summarize_load)),
         "polled once a second; ring filled = packets in a ring when one was written, by its size",
         nothing=_NOTHING,
     )  # fmt: skip
+
+
+def list_longest(capture: Capture | None) -> pl.DataFrame:
+    """Return the kernels of a capture that took longest.
+
+    Returns: kernel, launches (with GPU times), p50_ns, longest_ns, percent (of the time from the first start to the
+        last end on the GPU, by the longest launch); the five longest.
+    """
+    if capture is None:
+        return pl.DataFrame()
+    names = capture.table("kernels").select("kernel", name=pl.coalesce("display", "name"))
+    launches = capture.table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
+    timed = launches.drop_nulls(["gpu_start_ns", "gpu_end_ns"]).join(names, on="kernel", how="left")
+    took = pl.col("gpu_end_ns") - pl.col("gpu_start_ns")
+    span = pl.col("gpu_end_ns").max() - pl.col("gpu_start_ns").min()
+    found = timed.with_columns(took=took, span=span).group_by(kernel=pl.col("name").fill_null("not named")).agg(
+        launches=pl.len().cast(pl.Int64), p50_ns=percentile(pl.col("took"), 50), longest_ns=pl.col("took").max(),
+        percent=(100 * pl.col("took").max() / pl.col("span").first()).round(1),
+    )  # fmt: skip
+    return collect(found.sort("longest_ns", descending=True).head(5))
 
 
 def _compare_stamps(captures: Mapping[str, Capture], captured: pl.DataFrame) -> pl.DataFrame:
@@ -342,6 +408,16 @@ def _compare_stamps(captures: Mapping[str, Capture], captured: pl.DataFrame) -> 
 def _by_phase(captures: Mapping[str, Capture], question: Any) -> pl.DataFrame:
     parts = [question(c).select(pl.lit(phase).alias("phase"), pl.all()) for phase, c in captures.items()]
     return pl.concat(parts) if parts else pl.DataFrame()
+
+
+def _known_or_once(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of phases; what is UNKNOWN in several of them for one reason is one row."""
+    if rows.is_empty():
+        return rows
+    unknown = pl.col("known").str.starts_with("UNKNOWN")
+    others = [name for name in rows.columns if name != "phase"]
+    once = rows.filter(unknown).group_by(others, maintain_order=True).agg(pl.col("phase").str.join(", "))
+    return pl.concat([rows.filter(~unknown), once.select(rows.columns)])
 
 
 def _priorities(capture: Capture) -> pl.DataFrame:

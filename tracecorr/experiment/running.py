@@ -6,13 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracecorr.capture.workload.invoker import Invoker, find_invoker
+from tracecorr.analyze.run_facts import MODEL_VARIABLE
+from tracecorr.capture.workload.invoker import Invoker, find_invoker, read_environment
+from tracecorr.control.workload import list_descendants
 from tracecorr.model.errors import MachineError
+from tracecorr.store import Capture
+from tracecorr.store.capture import write_info
 from tracecorr.store.ownership import give_folder
+
+_WATCH_SECONDS = 10.0
 
 
 @contextmanager
@@ -57,6 +65,38 @@ def run_as_caller(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         words, env=environment, stderr=subprocess.PIPE, check=False, user=user, group=group, extra_groups=groups
     )
+
+
+@contextmanager
+def watch_model() -> Iterator[dict[str, str]]:
+    """Look for a model of a GPU in the environment of what runs below this process (`analyze.run_facts`).
+
+    A program loads it when it starts: ten times a second it is looked for, until it is found or ten seconds are over.
+
+    Returns: its variable, once it was found.
+    """
+    found, over, limit = dict[str, str](), threading.Event(), time.monotonic() + _WATCH_SECONDS
+
+    def look() -> None:
+        while not found and time.monotonic() < limit and not over.wait(0.1):
+            for pid in list_descendants(os.getpid()):
+                if library := (read_environment(pid) or {}).get(MODEL_VARIABLE):
+                    found[MODEL_VARIABLE] = library
+
+    thread = threading.Thread(target=look, name="watch-model", daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+def note_model(target: Path, found: Mapping[str, str]) -> None:
+    """Write what `watch_model` found into a capture, which knows the environment of its first program alone."""
+    if found and (target / "capture.json").is_file():
+        info = Capture.open(target).info
+        write_info(target, {**info, "environment": {**(info.get("environment") or {}), **found}})
 
 
 @contextmanager
@@ -123,10 +163,11 @@ def run_capture_of(
         KeyboardInterrupt: Ctrl-C, which the capture got, too.
     """
     program = [sys.executable, "-m", "tracecorr", "capture", "--quiet", *words, "-o", str(target), "--", *command]
-    with hold_interrupts():
+    with hold_interrupts(), watch_model() as found:
         done = subprocess.run(
             program, capture_output=True, stdin=subprocess.DEVNULL, check=False,
             env={**os.environ, **(variables or {})},
         )  # fmt: skip
     refuse_machine(done)
+    note_model(target, found)
     return done

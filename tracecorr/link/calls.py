@@ -15,9 +15,8 @@ from tracecorr.model import frames
 from tracecorr.model.arrow import take_column
 from tracecorr.model.calls import is_internal
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import COMPLETE, SHADER_NAME, SUBMITTED, Flag
+from tracecorr.model.kinds import COMPLETE, SHADER_NAME, SUBMITTED, WITHOUT_EXIT, Flag
 from tracecorr.native import Ints
-from tracecorr.read.amdlog.calls import WITHOUT_EXIT
 
 Mask = NDArray[np.bool_]
 # What may lie in more silences than this is asked nothing: it tells little and costs much.

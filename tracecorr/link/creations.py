@@ -45,7 +45,7 @@ def _may_intercept() -> pl.Expr:
 
 
 def is_intercepted() -> pl.Expr:
-    """Tell of queues whether a profiler intercepts them; null where a source lacks that would tell."""
+    """Tell of queues whether a profiler intercepts them; null if the source that would tell is missing."""
     recorded = (pl.col("ring_evidence") == RECORDED).fill_null(value=False)
     return pl.when(recorded).then(pl.col("ring_base") != pl.col("ring"))
 
@@ -121,7 +121,7 @@ def pair_spans(one: pl.DataFrame, other: pl.DataFrame, keys: list[str]) -> tuple
     The rows of one key are not crossed: queues are made on one ring again and again, and each by one thread.
 
     Args:
-        one, other: columns `keys`, numbers of one type, and low, high; rows that lack any of them meet none.
+        one, other: columns `keys`, numbers of one type, and low, high; rows in which one of them is null meet none.
         keys: what must be equal.
     """
     sides = [frame.select(*keys, "low", "high") for frame in (one, other)]

@@ -8,12 +8,11 @@ from tracecorr.clock.rocprof_pairs import are_truncated, compare_names, pair_lan
 from tracecorr.link.events import attach_fields
 from tracecorr.model import frames, schema
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import DERIVED, RECORDED, Flag
+from tracecorr.model.kinds import CORRELATION_RULE, DERIVED, RECORDED, Flag
 from tracecorr.read.rocprof import REPEATED, TIMELESS
 from tracecorr.read.rocprof.profile import CLOCK
 
 _RULE = "rocprof_of_packet"
-CORRELATION_RULE = "rocprof_correlation"
 
 
 # User events of rocprofiler-sdk in a trace, and the layer and name of their rows: no event names what it tells of.

@@ -80,8 +80,8 @@ def read_driver(read: Callable[[str], bytes] | None = None, names: Sequence[str]
 
 
 def find_messages(data: bytes) -> pl.DataFrame:
-    """Return the messages of the driver among records of /dev/kmsg, as `Driver` holds them."""
-    named = name_messages(read_records(data)).filter(pl.col("name").is_not_null())
+    """Return the messages of the driver in /dev/kmsg, as `Driver` holds them; what programs wrote there is none."""
+    named = name_messages(read_records(data)).filter(pl.col("name").is_not_null() & pl.col("reason").is_null())
     recent = pl.col("stamp_ns") >= pl.col("stamp_ns").max() - _RECENT_NS
     return named.filter(recent).select("stamp_ns", "text", "name", "pid", "doorbell", "address")
 
@@ -156,18 +156,22 @@ def _list_doorbells(driver: Driver, sight: Sight) -> dict[int, int]:
 
 
 def _match(driver: Driver, sight: Sight, dump: str) -> pl.DataFrame:
-    """Return the rows of a dump that are of the queues of a process: its number, ring and index address agree."""
+    """Return the rows of a dump that are of the queues of a process: ring and index address agree, and its number.
+
+    Registers name no process: where two have MQDs with one doorbell, `pid` is null.
+    """
     queues = sight.looks[-1].queues or []
     known = pl.DataFrame(
         {"read_address": [queue.address + READ_AT for queue in queues], "pq_base": [queue.ring for queue in queues]},
         schema={"read_address": pl.UInt64, "pq_base": pl.UInt64},
     )
-    rows = name_processes(driver.slots).filter((pl.col("dump").cast(pl.String) == dump) & (pl.col("pid") == sight.pid))
-    return rows.join(known, on=["read_address", "pq_base"], how="semi")
+    rows = name_processes(driver.slots).filter(pl.col("dump").cast(pl.String) == dump)
+    mine = (pl.col("pid") == sight.pid).fill_null(value=True)
+    return rows.filter(mine).join(known, on=["read_address", "pq_base"], how="semi")
 
 
 def find_slots(driver: Driver, sight: Sight) -> dict[int, Slot]:
-    """Return what the registers hold of each queue (ring) that an MQD describes; nothing where HQDs were not read."""
+    """Return what the registers hold of each queue (ring) that an MQD describes, if they tell whose they are."""
     if driver.slots.filter(pl.col("dump").cast(pl.String) == "hqds").is_empty():
         return {}
     active = _match(driver, sight, "hqds").filter(pl.col("active"))
@@ -176,4 +180,5 @@ def find_slots(driver: Driver, sight: Sight) -> dict[int, Slot]:
     )  # fmt: skip
     found = {row["pq_base"]: Slot(row["xccs"], row["error"], row["dequeue_request"], row["pq_empty"])
              for row in held.iter_rows(named=True)}  # fmt: skip
-    return {ring: found.get(ring, Slot()) for ring in _match(driver, sight, "mqds")["pq_base"].unique()}
+    doubtful = set(active.filter(pl.col("pid").is_null())["pq_base"])
+    return {ring: found.get(ring, Slot()) for ring in {*_match(driver, sight, "mqds")["pq_base"]} - doubtful}

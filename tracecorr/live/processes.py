@@ -96,18 +96,25 @@ def read_slots() -> dict[int, int]:
 
 
 def tell_occupancy() -> list[str]:
-    """Return of each GPU how many compute queues of how many processes share how many slots, in words."""
-    found: dict[int, list[int]] = {}
-    for name in _list(_SYSFS / "proc"):
-        process = read_process(int(name)) if name.isdecimal() else None
+    """Return of each GPU how many compute queues of which processes share how many slots, in words."""
+    found: dict[int, dict[int, int]] = {}
+    for name in sorted(filter(str.isdecimal, _list(_SYSFS / "proc")), key=int):
+        process = read_process(int(name))
         for gpu, queues in (process.queues if process else {}).items():
-            found.setdefault(gpu, []).append(queues)
+            found.setdefault(gpu, {})[int(name)] = queues
     told = []
     for gpu, slots in sorted(read_slots().items()):
-        counts = found.get(gpu, [])
-        line = f"GPU {gpu:x}: {sum(counts)} compute queues of {len(counts)} processes on {slots} slots"
-        told.append(f"{line}: oversubscribed, the run list rotates" if sum(counts) > slots else line)
+        held = found.get(gpu, {})
+        whose = ", ".join(f"pid {pid}: {queues}" for pid, queues in held.items())
+        line = f"GPU {gpu:x}: {sum(held.values())} compute queues of {len(held)} processes on {slots} slots"
+        line += f" ({whose})" if whose else ""
+        told.append(f"{line}: {_CROWDED}" if sum(held.values()) > slots else line)
     return told
+
+
+_CROWDED = (
+    "oversubscribed, the run list rotates; fewer queues (GPU_MAX_HW_QUEUES) or more slots (amdgpu.num_kcq=2) end that"
+)
 
 
 def _cgroup(pid: int) -> str:

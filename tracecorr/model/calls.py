@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import PACKET_KINDS, Flag
+from tracecorr.model.kinds import NOT_YET, NUMBER, PACKET_KINDS, SUCCEEDED, Flag
 
 # Which rows are packets in a ring; lines about queues are of layer `aql`, too.
 IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
-SUCCEEDED = ("hipSuccess", "HIPRTC_SUCCESS")
-# What was asked for is not done yet, or a wait ended before it was.
-NOT_YET = (
-    "hipErrorNotReady", "EAGAIN", "ETIMEDOUT",
-    # A signal ended a wait, and the kernel may start the call again.
-    "EINTR", "ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK",
-)  # fmt: skip
-# 0, what a call counted or made (bytes, a descriptor, a pid), or where it put something.
-NUMBER = "^([0-9]+|0x[0-9a-f]+)$"
 # What the names of calls that make a stream begin with.
 STREAM_MAKERS = ("hipStreamCreate", "hipExtStreamCreate")
 

@@ -40,6 +40,19 @@ COMPLETE = "complete"
 NULL_STREAM = 1
 # Commands that make barriers only, and the one of all packets of a graph launch, which writes these first.
 MARKERS, GRAPH_COMMAND = ("InternalMarker", "Marker"), "Task"
+# Results of calls and system calls that are no failure.
+SUCCEEDED = ("hipSuccess", "HIPRTC_SUCCESS")
+# What was asked for is not done yet, or a wait ended before it was.
+NOT_YET = (
+    "hipErrorNotReady", "EAGAIN", "ETIMEDOUT",
+    # A signal ended a wait, and the kernel may start the call again.
+    "EINTR", "ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK",
+)  # fmt: skip
+# 0, what a call counted or made (bytes, a descriptor, a pid), or where it put something.
+NUMBER = "^([0-9]+|0x[0-9a-f]+)$"
+# They print no exit line (some releases do, then it is the very next record of the thread).
+WITHOUT_EXIT = ("hipGetLastError", "hipExtGetLastError")
+CORRELATION_RULE = "rocprof_correlation"
 # What the names of the calls that launch a graph begin with.
 GRAPH_CALL = "hipGraphLaunch"
 # The command of one kernel launch.
@@ -122,3 +135,12 @@ def describe_choice(words: Iterable[str]) -> str:
 def describe_flags() -> str:
     """Return the meaning of a column of flags: each bit with its number."""
     return f"bits: {'; '.join(f'{int(flag)} = {meaning}' for flag, meaning in FLAG_MEANINGS.items())}"
+
+
+# The claims that verdicts judge, in the order in which they are told.
+VERDICTS = (
+    "nothing_lost", "clock_aligned", "causality", "compute_uses_doorbell", "doorbell_per_packet",
+    "packet_sequence_complete", "copies_use_user_sdma", "no_kcq_use", "queue_creation_complete",
+    "kfd_create_under_1ms", "rocr_create_time", "mqd_ops_per_queue", "no_deadlock", "scheduler_mode",
+    "priority_reaches_hardware", "queue_backlog", "hqd_quantum",
+)  # fmt: skip

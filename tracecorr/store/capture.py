@@ -6,8 +6,7 @@ import json
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError, explain_denied, quote_path
-from tracecorr.model.folder_names import SUFFIX, with_suffix
+from tracecorr.store.folder_names import SUFFIX, describe_absent, list_captures
 from tracecorr.store.ownership import replace_folder
 from tracecorr.store.parquet import FrameWriter
 from tracecorr.store.raw import read_at, read_chunks, read_file, write_atomically
@@ -64,7 +63,7 @@ class Capture:
                 f"no right to read {path / 'capture.json'}: {error.strerror}", explain_denied(error)
             ) from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _describe_absent(path, list_captures(path if path.is_dir() else path.parent)) from error
+            raise describe_absent(path, list_captures(path if path.is_dir() else path.parent)) from error
         if version not in _READ_VERSIONS:
             raise CaptureError(
                 f"{path} has capture format {version}, this tracecorr reads {' and '.join(map(str, _READ_VERSIONS))}",
@@ -356,92 +355,6 @@ def hold_tables(tables: dict[str, pl.DataFrame], wanted: Mapping[str, Sequence[s
     return lambda name: held[name].lazy()
 
 
-def named_folder(name: Path) -> Path:
-    """Return the capture folder that is meant by a name, with or without its suffix; whether it exists is not asked.
-
-    The program, or the folder with what it wrote, often has the name of its capture without the suffix.
-    """
-    # A folder that may not be read is one that is not meant, or what is to be complained of.
-    if not name.name or os.path.exists(name / "capture.json"):  # noqa: PTH110
-        return name
-    return folder if (folder := with_suffix(name)).is_dir() else name
-
-
-def newest_capture(folder: Path) -> Path:
-    """Return the capture folder in `folder` that was written last.
-
-    Raises:
-        CaptureError: there is none.
-    """
-    found = list_captures(folder)
-    if not found:
-        raise CaptureError(f"there is no *{SUFFIX} folder in {folder}", "name one, or make one with `tracecorr import`")
-    return max(found, key=lambda path: (path / "capture.json").stat().st_mtime_ns)
-
-
-def list_captures(folder: Path) -> list[Path]:
-    """Return the capture folders in `folder`, sorted by name."""
-    found: Iterable[Path] = folder.glob(f"*{SUFFIX}")
-    return sorted(path for path in found if (path / "capture.json").is_file())
-
-
-_MAKE = "make one with `tracecorr import`"
-_MOST_NAMED = 5
-
-
-def _describe_absent(path: Path, captures: list[Path]) -> CaptureError:
-    """Return the error for a path that is no capture folder.
-
-    Args:
-        path: what was named.
-        captures: the capture folders in it, or beside it where it does not exist.
-
-    Raises:
-        InputError: `path` is a file that cannot be read.
-    """
-    if path.is_file():
-        # It knows all readers, and importing them takes longer than to open a capture.
-        from tracecorr.read.importing import find_option
-        from tracecorr.store import raw
-
-        option = find_option(raw, path)
-        hint = f"make one of it: tracecorr import {option} {quote_path(path)}" if option else _MAKE
-        return CaptureError(f"{path} is a file and no capture folder", hint)
-    if (path / "capture.json").exists():
-        return CaptureError(f"{path / 'capture.json'} is damaged: it holds no whole description", _import_again(path))
-    if path.is_dir():
-        return CaptureError(f"{path} is no capture folder: its capture.json cannot be read", _name_captures(captures))
-    by_name = {name: capture for capture in captures for name in (capture.name, capture.stem)}
-    alike = get_close_matches(path.name, by_name, n=1)
-    hint = f"did you mean {by_name[alike[0]]}?" if alike else _name_captures(captures)
-    return CaptureError(f"there is no capture folder {path}", hint)
-
-
-def _import_again(path: Path) -> str:
-    """Return how a capture folder whose description is lost becomes one again: its raw files are whole."""
-    raw = path / "raw"
-    sources = (
-        ("--amd-log", "amd_log"),
-        ("--ftrace", "ftrace"),
-        ("--hqd", "hqd"),
-        ("--rocprof", "rocprof"),
-        ("--kernel-log", "kernel_log"),
-    )
-    words = [f"{option} {quote_path(raw / name)}/*" for option, name in sources if any((raw / name).glob("*"))]
-    if not words:
-        return _MAKE
-    clock = raw / "clock.json"
-    words += [f"--clock-samples {quote_path(clock)}"] if clock.is_file() else []
-    return f"import its raw files again: tracecorr import {' '.join(words)} -o NEW"
-
-
-def _name_captures(captures: list[Path]) -> str:
-    if not captures:
-        return _MAKE
-    named = ", ".join(str(path) for path in captures[:_MOST_NAMED])
-    return f"captures there: {named}{', ...' if len(captures) > _MOST_NAMED else ''}"
-
-
 # Keys of tables have 64 bits at most.
 _MOST = 1 << 63
 _COUNT, _SIGNED, _NUMBER = "whole number >= 0", "whole number", "number"
@@ -484,10 +397,14 @@ def _describe_damage(info: Mapping[str, Any]) -> str:
 
     >>> _describe_damage({"files": [{"file": 0, "path": "raw/a"}]})
     'files[0].source is missing'
+    >>> _describe_damage({"files": [{"file": 0, "path": "a", "source": "ftrace", "form": "text", "size": 0}] * 2})
+    'two of its files have one number'
     """
     if not isinstance(info, dict) or ("files" not in info and info.get("state") != "recording"):
         return "it names no files"
-    return next(_compare(info, _DESCRIPTION, ""), "")
+    damage = next(_compare(info, _DESCRIPTION, ""), "")
+    numbers = [] if damage else [entry["file"] for entry in info.get("files") or []]
+    return damage or ("two of its files have one number" if len(set(numbers)) < len(numbers) else "")
 
 
 def _compare(value: Any, kind: Any, where: str) -> Iterator[str]:

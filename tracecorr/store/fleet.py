@@ -19,8 +19,8 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
-from tracecorr.model.folder_names import SUFFIX
 from tracecorr.store.capture import Capture, write_info
+from tracecorr.store.folder_names import SUFFIX
 from tracecorr.store.parquet import write_frame
 from tracecorr.store.place import check_place, name_stage, put_in_place
 

@@ -162,8 +162,9 @@ def compare_machines(first: Evidence, second: Evidence) -> pl.DataFrame:
 
 
 def name_machine_changes(frame: pl.DataFrame) -> Iterator[str]:
-    """Yield what differs between the machines, where both sides tell it; the names of the hosts are no difference."""
-    told = frame.filter("differs", pl.col("a").is_not_null() & pl.col("b").is_not_null(), pl.col("what") != "host")
+    """Yield what differs between the machines, where both sides tell it; names of hosts and of log files are none."""
+    same = pl.col("what").is_in(["host", "environment AMD_LOG_LEVEL_FILE"])
+    told = frame.filter("differs", pl.col("a").is_not_null() & pl.col("b").is_not_null(), ~same)
     for row in told.head(_MAX_CHANGES).iter_rows(named=True):
         yield f"{row['what']}: {row['a']} in A, {row['b']} in B"
     # A variable that one side alone has set is known only where both tell their environments.

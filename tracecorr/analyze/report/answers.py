@@ -22,12 +22,14 @@ class Answer:
         lines: the answer, one fact a line.
         events: rows in `events` that it rests on.
         is_first: whether it stands before all others, and before what the capture holds.
+        finding: what of it belongs on the first screen, in one line; empty if nothing does.
     """
 
     question: str
     lines: tuple[str, ...]
     events: tuple[int, ...] = ()
     is_first: bool = False
+    finding: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the answer for JSON."""
@@ -43,9 +45,10 @@ class Section:
         title: its heading.
         frame: the answer.
         evidence: how the rows are known: recorded, derived or inferred, and from what.
-        missing: the source that the answer lacks and how to get it; empty when it has all.
+        missing: the source that the answer would need and how to get it; empty when it has all.
         nothing: what an answer without rows means.
         is_whole: whether its texts are shown to their end, however long they are.
+        shown: the columns for people; all if empty. JSON has all.
     """
 
     key: str
@@ -55,6 +58,12 @@ class Section:
     missing: str = ""
     nothing: str = "none"
     is_whole: bool = False
+    shown: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """Return the rows with the columns for people."""
+        return self.frame.select(c for c in self.frame.columns if not self.shown or c in self.shown)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import polars as pl
 
+from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.frames import collect
+from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.report.answers import WENT_WRONG, Report
 from tracecorr.analyze.report.markdown import describe_summary, render_section, render_table
 from tracecorr.analyze.report.sections import GLOSSARY
-from tracecorr.analyze.values import count_of
-from tracecorr.analyze.verdicts import CLAIMS
+from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.verdicts import CLAIMS, Verdict, judge_capture
 from tracecorr.model.errors import InputError
 
 # Rows of a table and lines of an answer, so that all fits on one screen.
@@ -18,17 +21,19 @@ ROWS, _LINES = 8, 5
 # What the run hung in is told to its end.
 _FIRST_LINES = 12
 _TEXT = 160
-_QUEUES = ("queue", "process", "type", "priority_hip", "dispatches", "barriers", "streams", "hwq")
+_QUEUES = ("queue", "process", "type", "priority_hip", "dispatches", "barriers", "stream_ids", "hwq")
 _LATENCY = ("stage", "packets", "p50_ns", "p95_ns", "max_ns", "error_ns")
 # The way of a dispatch, in the order of its stages.
 _STAGES = (
-    "call to packet", "packet to doorbell", "doorbell to GPU start", "GPU start to GPU end", "doorbell to return",
-    "packet to observed completion",
+    "call to packet", "packet to doorbell", "call to doorbell", "doorbell to GPU start", "GPU start to GPU end",
+    "doorbell to return", "packet to observed completion",
 )  # fmt: skip
 _NEEDED = {
     "amd_log": "No AMD log: HIP calls and packets are unknown; import it with --amd-log.",
     "ftrace": "No ftrace: ioctls and driver functions are unknown; import it with --ftrace.",
 }
+# Processes that are named.
+_NAMED = 4
 _OUTCOMES = ("FAIL", "UNKNOWN", "PASS")
 
 
@@ -60,6 +65,36 @@ def render_sections(report: Report, keys: list[str], rows: int | None = None) ->
     return "\n".join(line for key in keys for line in render_section(known[key], rows))
 
 
+def describe_contents(evidence: Evidence) -> Iterator[str]:
+    """Yield what a capture holds, one fact a line: duration, processes, dispatches, queues, verdicts, losses."""
+    tables = evidence.tables
+    span = collect(tables("events").select(pl.col("ts_ns").max() - pl.col("ts_ns").min())).item()
+    if span is not None:
+        yield f"duration: {render_ns(span)}, from the first event to the last"
+    processes = collect(tables("processes").select("pid", pl.col("comm").cast(pl.String)).unique(maintain_order=True))
+    names = [f"{comm or 'unnamed'} {pid or ''}".strip() for pid, comm in processes.sort("pid").iter_rows()]
+    more = f", and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    yield f"processes: {len(names)}" + (f" ({', '.join(names[:_NAMED])}{more})" if names else "")
+    kinds = collect(tables("launches").select((pl.col("kind").cast(pl.String) == "dispatch").sum(), packets=pl.len()))
+    yield f"dispatches: {kinds.item(0, 0)}, of {count_of(kinds.item(0, 1), 'packets and copies', 'packet or copy')}"
+    yield f"queues: {collect(tables('queues').select(pl.len())).item()}"
+    yield f"verdicts: {_count_outcomes(judge_capture(evidence))}"
+    lost = summarize_losses(tables("losses"))
+    untold = int(lost["untold"].sum())
+    some = f", and those of {count_of(untold, 'span')} of unknown number" if untold else ""
+    yield f"records lost: {int(lost['lost'].sum() or 0)}{some}"
+
+
+def _count_outcomes(verdicts: Iterable[Verdict]) -> str:
+    """Return how many verdicts have which outcome, with the names of those that fail."""
+    found = list(verdicts)
+    counts = {outcome: sum(v.outcome == outcome for v in found) for outcome in _OUTCOMES}
+    told = [f"{count} {outcome}" for outcome, count in counts.items() if count]
+    failed = [verdict.name for verdict in found if verdict.outcome == "FAIL"]
+    told[:1] = [f"{told[0]} ({', '.join(failed)})"] if failed else told[:1]
+    return ", ".join(told) or "none"
+
+
 def explain_word(word: str) -> str:
     """Return what a word of reports means, or what a verdict claims.
 
@@ -83,7 +118,7 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _failed(report: Report) -> Iterator[str]:
-    """Yield what was open, what went wrong, and the verdicts that fail."""
+    """Yield what was open, what went wrong, and what was found: failed verdicts, shared queues, the slowest call."""
     for answer in report.answers:
         if answer.is_first or answer.question == WENT_WRONG:
             yield f"**{answer.question}**\n"
@@ -92,16 +127,24 @@ def _failed(report: Report) -> Iterator[str]:
             if len(answer.lines) > most:
                 yield f"- ... and {len(answer.lines) - most} more"
             yield ""
-    failed = [verdict for verdict in report.verdicts if verdict.outcome == "FAIL"]
-    if failed:
-        yield "**What does not hold?**\n"
-        yield from (f"- FAIL `{verdict.name}`: {_cut(verdict.finding.reason)}" for verdict in failed)
+    found = [f"FAIL `{v.name}`: {_cut(v.finding.reason)}" for v in report.verdicts if v.outcome == "FAIL"]
+    found += [answer.finding for answer in report.answers if answer.finding]
+    slow = next(section.frame for section in report.sections if section.key == "slow_calls")
+    found += [
+        f"slowest call: event {call}, {text}" for call, text in slow.select("call_event", "told").head(1).iter_rows()
+    ]
+    if found:
+        yield "**Findings**\n"
+        yield from (f"- {line}" for line in found)
         yield ""
 
 
 def _tables(report: Report, rows: int) -> Iterator[str]:
     sections = {section.key: section for section in report.sections}
-    queues = sections["queues"].frame.sort("dispatches", descending=True, nulls_last=True, maintain_order=True)
+    # Of other queues only the ioctl that made them is known.
+    known = pl.col("type").is_not_null() | (pl.col("dispatches") > 0)
+    queues = sections["queues"].frame.filter(known.any().not_() | known)
+    queues = queues.sort("dispatches", descending=True, nulls_last=True, maintain_order=True)
     yield from _table("Queues", queues, _QUEUES, rows)
     latency = sections["latency"]
     if not latency.frame.is_empty():

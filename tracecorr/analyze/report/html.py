@@ -1,49 +1,123 @@
-"""A report or a comparison as one self-contained HTML file: tables, plots, and the script that draws them."""
+"""A report or a comparison as one self-contained HTML file without a script: plots, answers, tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from html import escape
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
-from plotly.offline import get_plotlyjs
 
 from tracecorr.analyze.compare import Comparison
-from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.report.answers import Answer, Report, Section
 from tracecorr.analyze.report.markdown import describe_summary
-from tracecorr.analyze.values import plain_rows, render_heading, render_value
+from tracecorr.analyze.report.svg import draw_svg
+from tracecorr.analyze.values import plain_rows, render_heading, render_row, render_value
 from tracecorr.analyze.verdicts import Verdict
 from tracecorr.analyze.verdicts.model import Finding
 
-_MAX_ROWS = 200
+_MAX_ROWS, _MAX_EVENTS = 200, 500
+_EVENT = re.compile(r"\bevent (\d+)")
+_TILES = {"dispatches": "dispatches", "hip_calls": "HIP calls", "ioctls": "ioctls", "queues": "queues",
+          "streams": "streams", "records_lost": "records lost"}  # fmt: skip
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1200px; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; margin: .6em 0; font-size: 13px } td, th { border: 1px solid #ccc; padding: 2px 7px }
 th { background: #f2f2f2; text-align: left } td { text-align: right } td.text { text-align: left }
 div.wide { overflow-x: auto } .note { color: #666; font-size: 13px } .missing { color: #a40 }
-.PASS { color: #06673f } .FAIL { color: #b00020 } .UNKNOWN { color: #7a5900 } nav a { margin-right: 1em }
+nav { columns: 4; font-size: 13px; border: 1px solid #ccc; padding: .6em 1em; margin: 1em 0 } nav a { display: block }
+a { color: #0b57d0 } :target { outline: 2px solid #0b57d0 } .tiles { display: flex; flex-wrap: wrap; gap: 1em }
+.tiles div { border: 1px solid #ccc; padding: .4em 1em } .tiles b { display: block; font-size: 20px }
+.chart { max-width: 100%; height: auto; display: block; margin: 1em 0 }
+.chart text { fill: currentColor }
+.PASS { color: #06673f } .FAIL { color: #b00020 } .UNKNOWN { color: #7a5900 }
 @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd } th { background: #2a2a2a }
-td, th { border-color: #444 } .PASS { color: #5fd3a0 } .FAIL { color: #ff7d8f } .UNKNOWN { color: #e6c35c } }
+td, th, nav, .tiles div { border-color: #444 } a { color: #8ab4f8 } .missing { color: #e6a35c }
+.note { color: #aaa } .PASS { color: #5fd3a0 } .FAIL { color: #ff7d8f } .UNKNOWN { color: #e6c35c } }
 """
 
 
-def render_report_html(report: Report, figures: Mapping[str, go.Figure]) -> str:
-    """Return the whole report as one page; `figures` by title."""
+def render_report_html(report: Report, figures: Mapping[str, go.Figure], events: pl.DataFrame | None = None) -> str:
+    """Return the whole report as one page: contents, numbers, plots, answers, verdicts, sections, events.
+
+    Args:
+        report: the report.
+        figures: charts by name.
+        events: the rows of `list_named_events`; numbers of events lead to them.
+    """
     first, others = ([a for a in report.answers if a.is_first is is_first] for is_first in (True, False))
+    named = frozenset() if events is None else frozenset(events["event"])
+    empty = [section for section in report.sections if section.frame.is_empty() and not section.missing]
+    shown = [section for section in report.sections if section not in empty]
+    heads = {"plots": "Plots", "answers": "Answers", "verdicts": "Verdicts"} | {s.key: s.title for s in shown}
     parts = [
-        *map(_answer, first),
-        _list(describe_summary(report)),
-        *(("<h2>Machine and run</h2>", _list(report.run)) if report.run else ()),
-        "<h2>Answers</h2>",
-        *map(_answer, others),
-        "<h2>Verdicts</h2>",
-        _verdicts(report.verdicts),
+        _contents(heads | ({"events": "Events named here"} if named else {})),
+        _tiles(report),
+        *(_answer(answer, named) for answer in first),
+        '<h2 id="plots">Plots</h2>',
         *_plots(figures),
-        *(_section(s) for s in report.sections),
+        '<h2 id="answers">Answers</h2>',
+        *(_answer(answer, named) for answer in others),
+        '<h2 id="verdicts">Verdicts</h2>',
+        _verdicts(report.verdicts, named),
+        "<h3>What the capture holds</h3>",
+        _list(describe_summary(report)),
+        *(("<h3>Machine and run</h3>", _list(report.run)) if report.run else ()),
+        *(_section(section, named) for section in shown),
+        f'<p class="note">Nothing to show: {escape(", ".join(s.title for s in empty))}</p>' if empty else "",
+        *(('<h2 id="events">Events named here</h2>', _event_table(events)) if events is not None and named else ()),
     ]
     return _page(report.name, parts)
+
+
+def list_named_events(report: Report, tables: Tables) -> pl.DataFrame:
+    """Return the events that the report names by number: event, ts_ns, dur_ns, layer, name, result, thread.
+
+    Args:
+        report: the report.
+        tables: gives the tables of its capture.
+    """
+    texts = [line for answer in report.answers for line in answer.lines]
+    numbers = {int(number) for text in texts for number in _EVENT.findall(text)}
+    numbers.update(event for verdict in report.verdicts for event in verdict.finding.events)
+    for section in report.sections:
+        columns = [c for c in section.table.columns if _names_event(c) and section.table.schema[c].is_integer()]
+        for column in columns:
+            numbers.update(section.table[column].head(_MAX_ROWS).drop_nulls())
+    wanted = sorted(numbers)[:_MAX_EVENTS]
+    rows = tables("events").filter(pl.col("event").is_in(wanted))
+    return collect(rows.select("event", "ts_ns", "dur_ns", "layer", "name", "result", "thread"))
+
+
+def _names_event(column: str) -> bool:
+    return column == "event" or column.endswith("_event")
+
+
+def _contents(heads: Mapping[str, str]) -> str:
+    links = "".join(f'<a href="#{escape(key)}">{escape(title)}</a>' for key, title in heads.items())
+    return f'<nav aria-label="Contents">{links}</nav>'
+
+
+def _tiles(report: Report) -> str:
+    counts = {outcome: sum(v.outcome == outcome for v in report.verdicts) for outcome in ("FAIL", "UNKNOWN", "PASS")}
+    tiles = [(report.summary[key], name) for key, name in _TILES.items()]
+    tiles += [(count, f'<span class="{outcome}">{outcome}</span>') for outcome, count in counts.items()]
+    return '<div class="tiles">' + "".join(f"<div><b>{n}</b>{name}</div>" for n, name in tiles) + "</div>"
+
+
+def _event_table(events: pl.DataFrame) -> str:
+    columns = [c for c in events.columns if c != "event"]
+    rows = (
+        f'<tr id="event-{row["event"]}"><td>{row["event"]}</td>'
+        + "".join(f"<td class=text>{escape(value)}</td>" for value in render_row(columns, [row[c] for c in columns]))
+        + "</tr>"
+        for row in plain_rows(events)
+    )
+    return _table_of(["event", *map(render_heading, columns)], rows)
 
 
 def render_comparison_html(comparison: Comparison, figures: Mapping[str, go.Figure]) -> str:
@@ -101,34 +175,35 @@ def draw_comparison_figures(first: Tables, second: Tables) -> dict[str, go.Figur
 
 def _page(title: str, parts: Iterable[str]) -> str:
     body = "\n".join(parts)
-    script = f"<script>{get_plotlyjs()}</script>" if 'class="plotly-graph-div"' in body else ""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)} - tracecorr</title>'
-        f"<style>{_STYLE}</style>{script}</head>\n<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
+        f"<style>{_STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
     )
 
 
-def _answer(answer: Answer) -> str:
-    return f"<h3>{escape(answer.question)}</h3>{_list(answer.lines, _prose)}"
+def _answer(answer: Answer, named: Collection[int] = ()) -> str:
+    return f"<h3>{escape(answer.question)}</h3>{_list(answer.lines, partial(_prose, named=named))}"
 
 
 def _plots(figures: Mapping[str, go.Figure]) -> Iterator[str]:
     for name, figure in figures.items():
-        yield str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=f"plot-{name}"))
+        yield f'<div id="plot-{escape(name)}">{draw_svg(figure)}</div>'
 
 
-def _verdicts(verdicts: Iterable[Verdict]) -> str:
+def _verdicts(verdicts: Iterable[Verdict], named: Collection[int] = ()) -> str:
     rows = []
     for v in verdicts:
         counts = ", ".join(f"{name} {count}" for name, count in v.finding.counts.items() if count)
-        cells = (v.claim.text, v.finding.reason, counts, ", ".join(map(str, v.finding.events)), v.finding.remedy)
+        before, after = (v.claim.text, v.finding.reason, counts), v.finding.remedy
+        events = ", ".join(_link(str(event), event, named) for event in v.finding.events)
+        cells = (*(_prose(text, named) for text in before), events, _prose(after, named))
         outcome = f'<td class="text {v.outcome}"><b>{v.outcome}</b></td><td class="text"><code>{v.name}</code></td>'
-        rows.append(f"<tr>{outcome}{''.join(f'<td class=text>{_prose(c)}</td>' for c in cells)}</tr>")
+        rows.append(f"<tr>{outcome}{''.join(f'<td class=text>{c}</td>' for c in cells)}</tr>")
     heads = ("", "verdict", "claim", "what the capture says", "counts", "events", "to know it")
     return _table_of(heads, rows)
 
 
-def _section(section: Section) -> str:
+def _section(section: Section, named: Collection[int] = ()) -> str:
     parts = [f'<h2 id="{escape(section.key)}">{escape(section.title)}</h2>']
     if section.missing:
         parts.append(f'<p class="missing">Missing: {_prose(section.missing)}.</p>')
@@ -136,28 +211,39 @@ def _section(section: Section) -> str:
         parts.append("" if section.missing else f"<p>{_prose(section.nothing)}</p>")
         return "\n".join(parts)
     if section.evidence:
-        parts.append(f'<p class="note">How it is known: {_prose(section.evidence)}.</p>')
-    parts.append(_table(section.frame))
+        known = _prose(section.evidence)
+        parts.append(f'<details class="note"><summary>How it is known</summary>{known}.</details>')
+    parts.append(_table(section.table, named))
     return "\n".join(parts)
 
 
-def _prose(text: str) -> str:
-    """Return text of the report as HTML: a name between back quotes is code."""
-    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(escape(text).split("`")))
+def _prose(text: str, named: Collection[int] = ()) -> str:
+    """Return text of the report as HTML: a name between back quotes is code, the number of an event a link."""
+    marked = "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(escape(text).split("`")))
+    return _EVENT.sub(lambda found: _link(found[0], int(found[1]), named), marked)
 
 
-def _table(frame: pl.DataFrame) -> str:
+def _link(text: str, event: int | None, named: Collection[int]) -> str:
+    return f'<a href="#event-{event}">{text}</a>' if event in named else text
+
+
+def _table(frame: pl.DataFrame, named: Collection[int] = ()) -> str:
     shown = [c for c in frame.columns if frame[c].null_count() < frame.height]
     text = {c for c in shown if frame.schema[c] in (pl.String, pl.Categorical, pl.Boolean)}
     rows = [
         "<tr>"
-        + "".join(f"<td{' class=text' if c in text else ''}>{escape(render_value(c, row[c]))}</td>" for c in shown)
+        + "".join(f"<td{' class=text' if c in text else ''}>{_cell(c, row[c], named)}</td>" for c in shown)
         + "</tr>"
         for row in plain_rows(frame.head(_MAX_ROWS))
     ]
     more = frame.height - _MAX_ROWS
     note = f'<p class="note">... and {more} more: the JSON form has all</p>' if more > 0 else ""
     return _table_of([render_heading(c) for c in shown], rows) + note
+
+
+def _cell(column: str, value: Any, named: Collection[int]) -> str:
+    text = escape(render_value(column, value))
+    return _link(text, value, named) if named and _names_event(column) and isinstance(value, int) else text
 
 
 def _table_of(heads: Iterable[str], rows: Iterable[str]) -> str:

@@ -242,7 +242,7 @@ def render_section(section: Section, max_rows: int | None = _MAX_ROWS) -> Iterat
     if section.evidence:
         yield f"How it is known: {section.evidence}.\n"
     rows = section.frame.height if max_rows is None else max_rows
-    yield render_table(section.frame, rows, None if section.is_whole else _MAX_TEXT)
+    yield render_table(section.table, rows, None if section.is_whole else _MAX_TEXT)
     yield ""
 
 

@@ -25,7 +25,13 @@ from tracecorr.model.calls import is_counted
 from tracecorr.model.kinds import ABORTED_PACKET, IDLE_QUEUE, INFERRED, RECORDED, WORST_LEVELS
 from tracecorr.store.recording import describe_exit
 
-_QUESTION = "How busy was the GPU, where was it idle, and who was waiting?"
+STILL_OPEN = "What was still open at the end?"
+BUSY = "How busy was the GPU, where was it idle, and who was waiting?"
+SHARED = "How many queues of which type, and are they shared?"
+PRIORITY = "Is preemption or priority in effect?"
+CREATION = "How was each queue requested and created, and how long did it take on each side?"
+PATH = "Which path did launches and copies take, and was the doorbell visible?"
+MQD = "Where is the MQD made, and when is it handed over?"
 _MAX_BUSY_LINES = 12
 
 
@@ -100,14 +106,11 @@ def _describe_gap(gap: dict[str, Any]) -> str:
     return f"{told}, which was submitted {render_ns(gap['unsubmitted_ns'])} after the gap began{where}"
 
 
-_STILL_OPEN = "What was still open at the end?"
-
-
 def _explain_still_open(evidence: Evidence) -> Iterator[Answer]:
     """Yield the answer to what was open at the end, if a call was."""
     if evidence.still_open.calls.height:
         found = evidence.still_open
-        yield Answer(_STILL_OPEN, tuple(describe_still_open(found)), list_events(found), is_first=True)
+        yield Answer(STILL_OPEN, tuple(describe_still_open(found)), list_events(found), is_first=True)
 
 
 _MAX_FAILURES, _MAX_FATAL, _MAX_TEXT = 8, 4, 160
@@ -277,7 +280,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
         _queues(evidence, made),
         _priority(evidence, said),
-        Answer(_QUESTION, *describe_busy(evidence)),
+        Answer(BUSY, *describe_busy(evidence)),
     )
 
 
@@ -316,8 +319,7 @@ def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
     if made.height > told.height:
         lines.append(_describe_unlogged(made.filter(pl.col("created_line_event").is_null())))
     events = told.select(pl.coalesce("created_line_event", "create_ioctl_event")).to_series().head(_MAX_QUEUES)
-    question = "How was each queue requested and created, and how long did it take on each side?"
-    return Answer(question, tuple(lines) or ("no queue creation is recorded",), tuple(events.to_list()))
+    return Answer(CREATION, tuple(lines) or ("no queue creation is recorded",), tuple(events.to_list()))
 
 
 def _describe_unlogged(made: pl.DataFrame) -> str:
@@ -382,16 +384,15 @@ def _describe_short(took_ns: int | None) -> str:
 
 def _mqd(made: pl.DataFrame) -> Answer:
     seen = made.drop_nulls("init_mqd_event")
-    question = "Where is the MQD made, and when is it handed over?"
     if seen.is_empty():
-        return Answer(question, ("not recorded: no MQD function was traced (capture with the KFD and MQD probes)",))
+        return Answer(MQD, ("not recorded: no MQD function was traced (capture with the KFD and MQD probes)",))
     lines = [
         f"queue {row['queue']}{row['maker']}: in event {row['init_mqd_event']}, {_describe_short(row['mqd_ns'])} after "
         f"CREATE_QUEUE began; operations: {row['mqd_operations']}"
         for row in seen.head(_MAX_QUEUES).iter_rows(named=True)
     ]
     lines.append("the driver hands it over before CREATE_QUEUE returns (runlist under HWS, add_hw_queue under MES)")
-    return Answer(question, tuple(lines), tuple(seen["init_mqd_event"].head(_MAX_QUEUES).to_list()))
+    return Answer(MQD, tuple(lines), tuple(seen["init_mqd_event"].head(_MAX_QUEUES).to_list()))
 
 
 def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Answer:
@@ -408,8 +409,7 @@ def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Ans
             if has_trace
             else "the mapping of the doorbell page is not recorded: there is no kernel trace"
         )
-    question = "Which path did launches and copies take, and was the doorbell visible?"
-    return Answer(question, tuple(lines), tuple(pages["event"].sort().to_list()))
+    return Answer(PATH, tuple(lines), tuple(pages["event"].sort().to_list()))
 
 
 def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
@@ -442,8 +442,9 @@ def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
     if refused.height:
         whose = _all_or(refused.height, queues.height)
         lines.append(f"the driver refused CREATE_QUEUE for {whose}{_named(refused)}")
-    lines += _describe_shared(queues, evidence.tables)
-    return Answer("How many queues of which type, and are they shared?", tuple(lines))
+    shared = list(_describe_shared(queues, evidence.tables))
+    first = "".join(shared[:1])
+    return Answer(SHARED, (*lines, *shared), finding=first if first.startswith("shared") else "")
 
 
 def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
@@ -452,13 +453,16 @@ def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
     several = queues.filter(pl.col("streams") > 1).join(living, on="queue", how="left", maintain_order="left")
     shared, followed = (several.filter(is_so) for is_so in (pl.col("at_once") > 1, pl.col("at_once") == 1))
     if shared.height:
-        told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "at_once").iter_rows())
-        yield f"shared: {_list(told)}"
+        told = (
+            f"queue {q} by streams {ids}" + (f" ({living} at once)" if living < n else "")
+            for q, ids, n, living in shared.select("queue", "stream_ids", "streams", "at_once").iter_rows()
+        )
+        yield f"shared: {'; '.join(told)}"
     elif (streams := queues.drop_nulls("dispatches")["streams"]).sum() and not streams.null_count():
         yield "no queue was shared by streams"
     if followed.height:
-        told = (f"queue {q} by {n} streams" for q, n in followed.select("queue", "streams").iter_rows())
-        yield f"used by one stream after another: {_list(told)}"
+        told = (f"queue {q} by streams {ids}" for q, ids in followed.select("queue", "stream_ids").iter_rows())
+        yield f"used by one stream after another: {'; '.join(told)}"
 
 
 def _untold(queues: pl.DataFrame) -> str:
@@ -487,7 +491,32 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
         .filter(pl.col("name").str.contains(_EVICTIONS))
     )
     lines.append(_describe_moves(evidence, moved.height))
-    return Answer("Is preemption or priority in effect?", tuple(lines), tuple(moved["event"].head(20).to_list()))
+    events, finding = tuple(moved["event"].head(20).to_list()), _find_effect(evidence, said, rows)
+    return Answer(PRIORITY, tuple(lines), events, finding=finding)
+
+
+# Number of a priority in the log -> its name.
+_NAMES = {2: "high", 1: "normal", 0: "low"}
+_REACHED = {
+    "PASS": "the setting reached the hardware", "FAIL": "the setting did not reach the hardware",
+    "UNKNOWN": "whether the setting reached the hardware is not known",
+}  # fmt: skip
+
+
+def _find_effect(evidence: Evidence, said: dict[str, Verdict], rows: pl.DataFrame) -> str:
+    """Return whether requested priorities are known to have had an effect; empty if none but normal was requested."""
+    verdict = said.get("priority_reaches_hardware")
+    if verdict is None or not (rows["priority_hip"] != 0).any():
+        return ""
+    told = f"did the priority help? not shown: {_REACHED[verdict.outcome]}"
+    timed = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
+    if not timed.is_empty():
+        shown = timed.group_by("priority_log").agg(pl.col("start_p50_ns").min()).sort("priority_log", descending=True)
+        waits = (f"{_NAMES.get(log, log)} {render_ns(ns)}" for log, ns in shown.drop_nulls().iter_rows())
+        kind = timed["kind"][0]
+        told += f"; doorbell to GPU start, P50 of the best queue: {_list(waits)}"
+        told += "" if kind == _KERNELS else f" (of {kind} packets, not of kernels)"
+    return f"{told}; `tracecorr experiment preempt` can show it"
 
 
 def _describe_service(evidence: Evidence) -> list[str]:

@@ -593,11 +593,13 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "slow_calls",
         "Slow HIP calls taken apart",
         evidence.by_node(lambda node: summarize_slow_calls(node.tables)),
-        "the longest call of each function, the ten longest of these. `queue` = from the line that counts the queues "
-        "to that of the one made; `lock` = futex; `off cpu` needs sched_switch (--event-set full); parts may lie in "
-        "each other; `rest` = in none of them. Parts are derived: they lie in the call by thread and time",
+        "the longest call of each function, the ten longest of these. Making a queue = from the line that counts the "
+        "queues to that of the one made; lock = futex; time off the CPU needs sched_switch (--event-set full); parts "
+        "may lie in each other. They are derived: they lie in the call by thread and time",
         _missing(evidence, "HIP calls", log=True),
         nothing="no HIP call has both its lines",
+        is_whole=True,
+        shown=("node", "call_event", "thread", "told"),
     )
     yield Section(
         "hip_internal",

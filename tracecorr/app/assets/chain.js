@@ -1,6 +1,6 @@
 // Draws the chain of the selection over the lanes: its spans, error boxes, and arrows with gaps.
 import { pill } from "./frame.js";
-import { FONT, colourOf, cut, hollow, inkOn, textWidth, theme } from "./lanes.js";
+import { colourOf, cut, hollow, inkOn, pen, textWidth, theme } from "./lanes.js";
 import { FAILED, FAILURE, short, tinted } from "./server.js";
 import { GUTTER, TOP, view } from "./view.js";
 
@@ -31,7 +31,7 @@ function errorBox(ctx, stage, box) {
 
 function stageBox(ctx, stage, box, room) {
   box.label = 0;
-  const chosen = stage.event !== null && stage.event === view.selected;
+  const chosen = isChosen(stage);
   const name = view.meta.names.indexOf(stage.name);
   const key = tinted() ? stage[view.colourBy] : null; // as the records are coloured
   const colour = colourOf(view.meta.lanes[stage.lane], name, stage.failed ? FAILED : 0, key === null ? 0 : (key % 0xffff) + 1);
@@ -50,17 +50,10 @@ function stageBox(ctx, stage, box, room) {
   ctx.lineWidth = chosen ? 2.5 : 1;
   const bordered = chosen || (stage.evidence !== "inferred" && (w > 6 || view.detail.stages.length <= CROWD));
   if (bordered) ctx.strokeRect(left, box.y, w, box.h);
-  ctx.font = fontOf(stage);
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
+  pen(ctx, theme.text, chosen);
   const mid = box.y + box.h / 2 + 0.5;
-  if (w > 40 && stage.evidence !== "inferred") {
-    ctx.fillStyle = inkOn(colour);
-    ctx.fillText(cut(ctx, stage.name, w - 8), left + 4, mid);
-    return;
-  }
-  if (w > 40) { // what is under it may be dimmed
-    ctx.fillStyle = theme.text;
+  if (w > 40) { // what is under a hatched one may be dimmed
+    ctx.fillStyle = stage.evidence === "inferred" ? theme.text : inkOn(colour);
     ctx.fillText(cut(ctx, stage.name, w - 8), Math.max(left, GUTTER) + 4, mid);
     return;
   }
@@ -75,13 +68,10 @@ function stageBox(ctx, stage, box, room) {
   ctx.fillText(beside.text, beside.at, mid);
 }
 
-function fontOf(stage) {
-  const chosen = stage.event !== null && stage.event === view.selected;
-  return (chosen ? "600 " : "") + FONT;
-}
+const isChosen = (stage) => stage.event !== null && stage.event === view.selected;
 // The name of a narrow stage stands beside it when there is room.
 function labelBeside(ctx, stage, box, room) {
-  ctx.font = fontOf(stage);
+  pen(ctx, theme.text, isChosen(stage));
   const text = room < 30 ? "" : cut(ctx, stage.name, room);
   return text ? { text: text, at: box.x + box.w + 5, width: ctx.measureText(text).width } : null;
 }

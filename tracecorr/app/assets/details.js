@@ -1,17 +1,17 @@
 // The detail panel: stages of the chain, the raw records behind them, all columns of the event.
-import { button, make, timeNode } from "./dom.js";
+import { button, make, sortHead, timeNode } from "./dom.js";
 import { markSelection } from "./marks.js";
 import { compare } from "./pages.js";
-import { num, short, whole } from "./server.js";
+import { api, num, short, whole } from "./server.js";
 import { changed, clear, select, step } from "./start.js";
-import { copy, isPair } from "./toolbar.js";
+import { copy, isPair, message } from "./toolbar.js";
 import { view } from "./view.js";
 
 function errorText(stage) {
   if (stage.err_lo === null && stage.err_hi === null) return "unknown";
   const lo = stage.err_lo || 0, hi = stage.err_hi || 0;
   if (lo === 0 && hi === 0) return "0";
-  return lo === hi ? "±" + num(lo) : "−" + num(lo) + " +" + num(hi);
+  return lo === hi ? "±" + short(lo) : "−" + short(lo) + " +" + short(hi);
 }
 
 // By which rules a stage follows from others, and how sure each is.
@@ -24,7 +24,7 @@ function linkedBy(detail, number) {
 const STAGE_COLUMNS = [
   ["stage", (s) => s.layer], ["name", (s) => s.name], ["start", (s) => s.start, whole], ["since call", (s) => s.since_call, short],
   ["gap", (s) => s.gap, short], ["duration", (s) => (s.unseen || s.instant ? null : s.dur), short],
-  ["error (ns)", (s) => (s.err_lo === null && s.err_hi === null ? null : Math.max(s.err_lo || 0, s.err_hi || 0)), null, errorText],
+  ["error", (s) => (s.err_lo === null && s.err_hi === null ? null : Math.max(s.err_lo || 0, s.err_hi || 0)), null, errorText],
   ["evidence", (s) => s.evidence + (s.source ? " · " + s.source : "")], ["linked by", (s) => s.linked], ["result", (s) => s.result || ""],
 ];
 function stageCell([title, value, time, text], stage, longest, widest) {
@@ -36,7 +36,7 @@ function stageCell([title, value, time, text], stage, longest, widest) {
     return cell;
   }
   const cell = make("td", isNumber ? "n" : "", text ? text(stage) : found);
-  if (title === "duration") cell.textContent = stage.unseen ? stage.unseen + " not seen" : "instant";
+  if (title === "duration") cell.textContent = stage.unseen ? stage.unseen + " not seen" + (stage.dur ? ", ≥ " + short(stage.dur) : "") : "instant";
   if (!isNumber) cell.title = found;
   return cell;
 }
@@ -53,7 +53,7 @@ function stageRow(stage, longest, widest) {
   return row;
 }
 // The way in which somebody sorted them stays from selection to selection.
-let sorted = { by: "", down: false };
+const sorted = { by: "", down: false };
 function stageTable(detail) {
   const table = make("table", "tl-stages"), head = table.createTHead().insertRow(), body = table.createTBody();
   const root = detail.stages.find((s) => s.event === detail.root);
@@ -64,16 +64,10 @@ function stageTable(detail) {
   const fill = () => {
     const column = STAGE_COLUMNS.find(([title]) => title === sorted.by);
     const shown = column ? [...stages].sort((a, b) => compare(column[1](a), column[1](b), sorted.down)) : stages;
-    for (const th of head.children) if (th.dataset.by === sorted.by && sorted.by) th.setAttribute("aria-sort", sorted.down ? "descending" : "ascending"); else th.removeAttribute("aria-sort");
     body.replaceChildren(...shown.map((stage) => stageRow(stage, longest, widest)));
   };
   head.append(make("td"));
-  for (const [title, , time] of STAGE_COLUMNS) {
-    const cell = make("th", time === undefined ? "" : "n");
-    cell.dataset.by = title;
-    cell.append(button(title, "sort by " + title, () => { sorted = { by: title, down: sorted.by === title ? !sorted.down : time !== undefined }; fill(); }));
-    head.append(cell);
-  }
+  for (const [title, , time] of STAGE_COLUMNS) head.append(sortHead(title, title, time !== undefined, sorted, fill));
   fill();
   return table;
 }
@@ -101,12 +95,14 @@ function eventLead(event, what) {
   return node;
 }
 function columnList(detail) {
-  const list = make("dl", "tl-columns");
-  let group = "";
+  const box = make("div");
+  let group = null, list;
   for (const c of detail.columns) {
     if ((c.group || "") !== group) {
-      group = c.group;
-      list.append(make("h4", "", group));
+      group = c.group || "";
+      if (group) box.append(make("h2", "", group));
+      list = make("dl", "tl-columns");
+      box.append(list);
     }
     const name = make("dt", "", c.name);
     name.title = c.meaning;
@@ -114,7 +110,7 @@ function columnList(detail) {
     if (c.event !== undefined) value.append(eventLead(c.event, c.meaning));
     list.append(name, value);
   }
-  return list;
+  return box;
 }
 
 // An error that is not known is not none.
@@ -183,13 +179,20 @@ function pathBox(path) {
   return box;
 }
 
-const STEPS = [["parent", "U", "Parent"], ["name", "N", "name"], ["kernel", "K", "kernel"], ["queue", "Q", "queue"], ["error", "E", "error"]];
+// On what a call spent its time: it comes when it is worked out.
+async function tellApart(detail, top) {
+  try {
+    const told = await api.apart(detail.event);
+    if (told && view.detail === detail) top.append(make("div", "tl-path", told));
+  } catch (problem) { message(problem.message); }
+}
+
 function steps() {
   const bar = make("div", "tl-row tl-steps");
-  for (const [kind, key, text] of STEPS) {
-    if (kind === "parent") { bar.append(button(text, "the parent (" + key + ")", () => step(kind, false))); continue; }
+  bar.append(button("Parent", "the parent (U)", () => step("parent", false)));
+  for (const [kind, key] of [["name", "N"], ["kernel", "K"], ["queue", "Q"], ["error", "E"]]) {
     bar.append(
-      button("◂", "previous of the same " + kind + " (Shift + " + key + ")", () => step(kind, true)), make("span", "tl-note", text),
+      button("◂", "previous of the same " + kind + " (Shift + " + key + ")", () => step(kind, true)), make("span", "tl-note", kind),
       button("▸", "next of the same " + kind + " (" + key + ")", () => step(kind, false)),
     );
   }
@@ -234,25 +237,25 @@ export function showDetail(detail) {
   if (!detail) return;
   const own = detail.stages.find((s) => s.event === detail.event);
   if (own) panel.setAttribute("aria-label", own.name + ", event " + detail.event + ", start " + whole(own.start));
-  const left = make("div", "tl-left"), right = make("div", "tl-right");
+  const left = make("div", "tl-left"), body = make("div", "tl-body"), right = make("div", "tl-right");
   const isOwn = (r) => detail.stages[r.stage].event === detail.event;
   const others = detail.raw.filter((r) => !isOwn(r));
   const top = make("div", "tl-top");
   top.append(title(detail), steps());
   if (detail.path) top.append(pathBox(detail.path));
-  left.append(top, rawList(detail, detail.raw.filter(isOwn)), make("h4", "", "Stages"), stageTable(detail));
-  if (others.length) left.append(make("h4", "", "Raw records behind the other rows"), rawList(detail, others));
+  if (detail.event === detail.root) tellApart(detail, top);
+  left.append(top, body);
+  body.append(rawList(detail, detail.raw.filter(isOwn)), make("h2", "", "Stages"), stageTable(detail));
+  if (others.length) body.append(make("h2", "", "Raw records behind the other rows"), rawList(detail, others));
   const columns = make("details", "tl-all");
   columns.open = columnsOpen;
   columns.addEventListener("toggle", () => { columnsOpen = columns.open; });
   columns.append(make("summary", "", "All columns of #" + detail.event), columnList(detail));
   right.append(columns);
-  const shut = make("button", "tl-shut", "×");
-  shut.title = "close (Esc)";
-  shut.setAttribute("aria-label", "close the details");
-  shut.addEventListener("click", () => clear());
+  const shut = button("×", "close the details (Esc)", clear);
+  shut.className = "tl-shut";
   panel.append(grip(panel), left, right, shut);
-  // A call may have hundreds of stages: the selected one is brought in view, below what stays at the top.
-  const row = left.querySelector(".tl-stages tr.chosen");
-  if (row && row.offsetTop + row.offsetHeight > left.clientHeight) left.scrollTop = row.offsetTop - left.clientHeight / 2;
+  // A call may have hundreds of stages: the selected one is brought in view.
+  const row = body.querySelector(".tl-stages tr.chosen");
+  if (row && row.offsetTop + row.offsetHeight > body.clientHeight) body.scrollTop = row.offsetTop - body.clientHeight / 2;
 }

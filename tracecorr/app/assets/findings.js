@@ -5,7 +5,7 @@ import { api } from "./server.js";
 import { changed, choose } from "./start.js";
 import { view } from "./view.js";
 
-const WORDS = { open: "OPEN", failed: "FAILED", slow: "SLOWEST", good: "OK" };
+const WORDS = { open: "OPEN", failed: "FAILED", found: "FOUND", slow: "SLOWEST", good: "OK" };
 
 // They may take seconds on a large capture: the timeline does not wait for them.
 export async function showFindings() {

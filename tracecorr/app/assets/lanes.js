@@ -212,10 +212,8 @@ export function drawLanes(ctx, spans) {
       ctx.globalAlpha = dim * (faint ? 0.25 : 1);
       hollow(ctx, x, y, w, h, colour);
     }
-    ctx.textBaseline = "middle";
-    ctx.textAlign = "left";
     const taken = chainLabels(ctx);
-    ctx.font = FONT;
+    pen(ctx, theme.text);
     for (const [text, x, y, room, ink, faint, hatched] of texts) {
       const shown = cut(ctx, text, room);
       // The name of a stage of the chain stands there: two names over each other read as neither.

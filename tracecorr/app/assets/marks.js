@@ -1,7 +1,7 @@
 // Measured ranges with what is inside, marks with notes, hits of the search on the ruler.
 import { button, link, make, table, timeNode } from "./dom.js";
 import { FONT, cut, pen, textWidth, theme } from "./lanes.js";
-import { api, exactNs, filteredUrl, hold, num, ranges, release, short, whole } from "./server.js";
+import { api, filteredUrl, hold, num, ranges, release, short, whole } from "./server.js";
 import { changed } from "./start.js";
 import { focusCanvas, message } from "./toolbar.js";
 import { GUTTER, MINIMAP_H, TOP, view } from "./view.js";
@@ -29,11 +29,11 @@ export async function showMeasure() {
     link("CSV", "rows in the range as CSV", () => exportAddress("csv", t0, t1)), button("×", "close (Esc)", clearMark),
   );
   card().replaceChildren(
-    timeNode("b", "", whole(t1 - t0), t1 - t0), make("div", "tl-note", exactNs(t1 - t0) + " from " + whole(t0) + " to " + whole(t1)),
+    timeNode("b", "", whole(t1 - t0), t1 - t0), make("div", "tl-note", "from " + whole(t0) + " to " + whole(t1)),
     make("div", "", many(found.total, "event starts", "events start") + " inside, counted in " + many(shownLanes().length, "lane", "lanes")),
     make("div", "tl-note", found.inferred ? "and " + num(found.inferred) + " inferred intervals (not counted as events)" : ""), bar,
     table("", ["layer", "count"], found.layers.map((n) => [n.layer + (n.inferred ? " (inferred)" : ""), num(n.count)]), ["", "n"]),
-    table("", ["name", "count", "time inside"], found.names.map((n) => [n.name, num(n.count), short(n.inside_ns)]), ["", "n", "n"]),
+    table("", ["name", "count", "time inside"], found.names.map((n) => [n.name, num(n.count), timeNode("span", "", short(n.inside_ns), n.inside_ns)]), ["", "n", "n"]),
   );
   card().classList.add("open");
 }

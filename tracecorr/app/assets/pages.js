@@ -1,6 +1,6 @@
 // The pages beside the timeline: tables that sort and export, charts that lead back to the timeline.
 import { leaveBy } from "./address.js";
-import { button, dropdown, link, make, table } from "./dom.js";
+import { button, dropdown, link, make, sortHead, table } from "./dom.js";
 import { theme } from "./lanes.js";
 import { showTime, viewExportAddress } from "./marks.js";
 import { api, exactNs, hold, num, release, short, sqlUrl, tableUrl, whole } from "./server.js";
@@ -84,10 +84,10 @@ async function show(page, isOpen) {
   showFindings(page.findings || []);
   for (const answer of page.answers || []) host().append(answerBox(answer));
   if (page.verdicts && page.verdicts.length) host().append(verdictBox(page.verdicts));
-  const drawn = make("div", "tl-charts");
-  host().append(drawn);
+  // In the first screen stands what is asked most: answers, verdicts, the first table.
+  const drawn = make("div", "tl-charts"), [first, ...rest] = page.sections.map((section) => sectionBox(section));
   if (page.examples) host().append(sqlBox(page));
-  for (const section of page.sections) host().append(sectionBox(section));
+  host().append(...(first ? [first] : []), drawn, ...rest);
   // All boxes first: a chart takes the width that its box has when it is drawn.
   const boxes = page.charts.map((figure) => chartBox(drawn, figure));
   for (let i = 0; i < boxes.length && isOpen(); i += 1) await chart(boxes[i], page.charts[i], isOpen);
@@ -162,8 +162,9 @@ function answerBox(answer) {
 }
 function verdictBox(verdicts) {
   const box = make("section"), all = verdicts.map((v) => v.outcome);
-  const counts = ["FAIL", "UNKNOWN", "PASS"].map((o) => all.filter((one) => one === o).length + " " + o);
-  box.append(make("h3", "", "Verdict on each claim: " + counts.join(", ")), verdictTable(verdicts));
+  const order = ["FAIL", "UNKNOWN", "PASS"], counts = order.map((o) => all.filter((one) => one === o).length + " " + o);
+  const sorted = [...verdicts].sort((a, b) => order.indexOf(a.outcome) - order.indexOf(b.outcome));
+  box.append(make("h3", "", "Verdict on each claim: " + counts.join(", ")), verdictTable(sorted));
   return box;
 }
 function verdictTable(verdicts) {
@@ -177,7 +178,7 @@ export function sectionBox(section, csv) {
   const head = make("div", "tl-row");
   head.append(make("h3", "", section.title));
   box.append(head);
-  if (section.missing) box.append(plain("tl-missing", "Missing: " + section.missing));
+  if (section.missing) box.append(plain("tl-note tl-how", "Missing: " + section.missing));
   if (!section.rows.length) { box.append(make("p", "tl-note", section.missing ? "" : section.nothing)); return box; }
   const rows = sortable(section), wrap = make("div", "tl-scroll"), find = make("input");
   find.type = "search";
@@ -198,27 +199,15 @@ function sortable(section) {
   const table = make("table", "tl-table");
   const head = table.createTHead().insertRow();
   const body = table.createTBody();
-  let order = null, down = true, shown = section.rows;
+  const sorted = { by: null, down: true };
   const digits = section.columns.map((c, i) => (c.kind === "number" ? mostDigits(section.rows.map((r) => r[i])) : 0));
   const fill = (rows) => body.replaceChildren(...rows.map((r) => rowOf(section, used, r, digits)));
-  for (const i of used) {
-    const cell = make("th", isNumber(section.columns[i]) ? "n" : "");
-    const name = section.columns[i].heading;
-    const sort = button(name, "sort by " + name, () => {
-      down = order === i ? !down : !isText(section.columns[i]);
-      order = i;
-      for (const th of head.children) th.removeAttribute("aria-sort");
-      cell.setAttribute("aria-sort", down ? "descending" : "ascending");
-      shown = [...section.rows].sort((a, b) => compare(a[i], b[i], down));
-      filter();
-    });
-    cell.append(sort);
-    head.append(cell);
-  }
+  for (const i of used) head.append(sortHead(i, section.columns[i].heading, isNumber(section.columns[i]), sorted, () => filter()));
   let wanted = "";
   const told = (values) => values.map((value, i) => section.columns[i].names[value] || value).join(" ").toLowerCase();
   const filter = (text) => {
     if (text !== undefined) wanted = text;
+    const { by, down } = sorted, shown = by === null ? section.rows : [...section.rows].sort((a, b) => compare(a[by], b[by], down));
     fill(wanted ? shown.filter((values) => told(values).includes(wanted)) : shown);
   };
   filter();

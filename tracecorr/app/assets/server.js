@@ -113,6 +113,7 @@ export const api = {
     return (await answer.json()).readings;
   },
   event: (event, edition) => json("/api/event", { event: event, ...of(edition) }),
+  apart: async (event) => (await json("/api/apart", { event: event })).told,
   ticks: (text, t0, t1, width) => json("/api/ticks", { q: text, t0: t0, t1: t1, w: width }),
   filter: (range) => json("/api/filter", filterOnly(range)),
   count: (t0, t1, lanes) => json("/api/count", filterOnly({ t0: t0, t1: t1, lanes: ranges(lanes) })),

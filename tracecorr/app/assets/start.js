@@ -192,8 +192,11 @@ export function toggleChain() {
 export const fit = () => view.fit();
 export function showWhole() {
   view.chainOnly = false;
+  view.scroll = 0;
   view.layout();
   view.whole();
+  const own = view.detail && view.detail.stages.find((s) => s.event === view.selected);
+  if (own) view.reveal(own.lane);
 }
 
 // Where nothing is loaded yet, what is clicked on is told when it has come.
@@ -281,7 +284,7 @@ async function findAgain(detail, meta) {
   return event === null ? null : api.event(event, meta.edition);
 }
 function keepSelection(detail) {
-  const known = JSON.stringify(view.detail) === JSON.stringify(detail), top = () => document.querySelector("#tl-detail .tl-left");
+  const known = JSON.stringify(view.detail) === JSON.stringify(detail), top = () => document.querySelector("#tl-detail .tl-body");
   const scrolled = top() ? top().scrollTop : 0;
   view.selected = detail ? detail.event : null;
   view.detail = detail;

@@ -42,7 +42,7 @@ export function buildToolbar(meta) {
     button("Whole", "whole capture, all lanes (0)", () => { showTimeline(); showWhole(); changed(); }),
     button("Note", "write a note (B)", () => { showTimeline(); editNote(); }), exports(),
     button("Link", "copy the address of this view", () => { writeHash(); copy(location.href, "address of this view"); }),
-    button("Theme", "light or dark (T)", () => toggleTheme()), button("?", "help", () => toggleHelp()),
+    button("Theme", "light or dark (T)", () => toggleTheme()), button("?", "documents, keys and mouse", () => toggleHelp()),
   );
 }
 
@@ -210,11 +210,20 @@ export function showWarnings(warnings) {
   bar.querySelector(".tl-hint").before(node);
   if (hadFocus) node.focus();
 }
+function topics() {
+  const list = make("div", "tl-topics"), theme = document.documentElement.dataset.theme;
+  for (const [topic, title] of view.meta.topics) {
+    const lead = make("a", "", title);
+    Object.assign(lead, { href: "/help/" + topic + "?theme=" + theme, target: "_blank" });
+    list.append(lead);
+  }
+  return list;
+}
 export function toggleHelp(show) {
   const help = $("tl-help");
   if (!help.firstChild) {
     const card = make("div", "tl-card");
-    card.append(make("h3", "", "Keys and mouse"), table("", [], KEYS, ["key"]));
+    card.append(make("h2", "", "Documents"), topics(), make("h2", "", "Keys and mouse"), table("", [], KEYS, ["key"]));
     help.append(card);
     help.addEventListener("click", () => toggleHelp(false));
   }

@@ -22,14 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr import native
+from tracecorr.model.kinds import WITHOUT_EXIT
 from tracecorr.native import Ints
 from tracecorr.read.amdlog.messages import Kind
 from tracecorr.read.amdlog.rows import Rows
 from tracecorr.read.amdlog.tokens import Thread, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
-# They print no exit line (some releases do, then it is the very next record of the thread).
-WITHOUT_EXIT = ("hipGetLastError", "hipExtGetLastError")
 # Bounds what waits: all rows that are held back lie in the last so many bytes read.
 WAIT_BYTES = 8 << 20
 

@@ -87,23 +87,21 @@ def name_messages(records: pl.DataFrame) -> pl.DataFrame:
 
 def _read_groups(rows: pl.DataFrame, name: str, pattern: str) -> pl.DataFrame:
     """Return the records of one message with its groups; alternatives of one group are told apart by `_`."""
-    groups = list(dict.fromkeys(_GROUP.findall(pattern)))
-    found = rows["body"].str.extract_groups(pattern)
-    columns: dict[str, pl.Series] = {}
-    for group in groups:
-        key = group.rstrip("_").removesuffix("_hex")
-        values = found.struct.field(group)
+    columns: dict[str, pl.Expr] = {}
+    for group in dict.fromkeys(_GROUP.findall(pattern)):
+        key, value = group.rstrip("_").removesuffix("_hex"), pl.col("found").struct.field(group)
         if _GROUPS[key] == pl.Int64:
-            values = _to_number(values, hexadecimal=key in HEXADECIMAL or group.endswith("_hex"))
-        columns[key] = columns[key].fill_null(values) if key in columns else values.rename(key)
-    return rows.with_columns(*columns.values(), name=pl.lit(name))
+            value = _to_number(value, hexadecimal=key in HEXADECIMAL or group.endswith("_hex"))
+        columns[key] = pl.coalesce(columns[key], value) if key in columns else value
+    found = rows.with_columns(found=pl.col("body").str.extract_groups(pattern))
+    return found.with_columns(name=pl.lit(name), **columns).drop("found")
 
 
-def _to_number(values: pl.Series, *, hexadecimal: bool) -> pl.Series:
-    digits = values.str.replace("^0x", "")
-    is_hex = values.str.starts_with("0x") | hexadecimal
-    decimal = values.str.to_integer(base=10, strict=False)
-    return pl.select(pl.when(is_hex).then(digits.str.to_integer(base=16, strict=False)).otherwise(decimal)).to_series()
+def _to_number(text: pl.Expr, *, hexadecimal: bool) -> pl.Expr:
+    digits = text.str.replace("^0x", "")
+    is_hex = text.str.starts_with("0x") | hexadecimal
+    decimal = text.str.to_integer(base=10, strict=False)
+    return pl.when(is_hex).then(digits.str.to_integer(base=16, strict=False)).otherwise(decimal)
 
 
 _TEXTS = frozenset({
