@@ -124,6 +124,7 @@ DEVICES = Table(
         ("device", pl.String, "`kfd`, `drm`, `other`; null = not known"),
         ("device_by", pl.String, "what tells it"),
         ("path", pl.String, "of the device; null = not known"),
+        ("origin", I64, "event of its open, followed through dup, fork and exec; null = not seen"),
     ),
 )
 MAPPINGS = Table(
