@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from functools import cached_property, partial
+from html import escape
 from operator import index
 from pathlib import Path
 from types import ModuleType
@@ -109,7 +110,21 @@ class Capture:
         self._stored = stored
 
     def __repr__(self) -> str:
-        return f"<tracecorr capture {self.name}>"
+        return "\n".join((f"<tracecorr capture {self.name}>", *(f"  {line}" for line in self._facts)))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the name, what the capture holds, and what to ask it."""
+        rows = "".join(f"<tr><td>{escape(line)}</td></tr>" for line in self._facts)
+        return f"<table><tr><th>{escape(self.name)}</th></tr>{rows}</table>"
+
+    @cached_property
+    def _facts(self) -> tuple[str, ...]:
+        from tracecorr.analyze.evidence import Evidence
+        from tracecorr.analyze.report.brief import describe_contents
+
+        evidence = Evidence(self._stored.table, info=self.info, nodes=self._stored.tables_of_nodes())
+        asked = "ask: .report() .verdicts() .hangs() .failures() .breakdown() .query(sql) .chain(event) .tables"
+        return (*describe_contents(evidence), asked)
 
     @property
     def name(self) -> str:
@@ -125,6 +140,20 @@ class Capture:
     def info(self) -> dict[str, Any]:
         """Return the contents of capture.json."""
         return self._stored.info
+
+    @property
+    def tables(self) -> pl.DataFrame:
+        """Return what tables there are: table, rows, meaning.
+
+        >>> open_capture(sample).tables.filter(pl.col("table") == "launches")["rows"].item() > 0
+        True
+        """
+        from tracecorr.model import schema
+
+        counts = [self.table(name).select(pl.len()).collect().item() for name in schema.TABLES]
+        # Each is a property, whose docstring says what it is.
+        meanings = [str(getattr(Capture, name).__doc__).removeprefix("Return ").rstrip(".") for name in schema.TABLES]
+        return pl.DataFrame({"table": list(schema.TABLES), "rows": counts, "meaning": meanings})
 
     def table(self, name: str) -> pl.LazyFrame:
         """Return a table by its name; all tables of a dataset of many nodes have a further column `node`.
@@ -335,6 +364,49 @@ class Capture:
         from tracecorr.analyze.verdicts import judge_capture
 
         return judge_capture(self._stored.table, _checked(thresholds), self.info, nodes=self._stored.tables_of_nodes())
+
+    def hangs(self) -> list[str]:
+        """Return what was still open at the end and what it waits for, one fact a line; nothing if nothing was open.
+
+        >>> open_capture(sample).hangs()
+        []
+        """
+        from tracecorr.analyze.still_open import describe_still_open, find_still_open
+
+        found = find_still_open(self._stored.table)
+        return list(describe_still_open(found)) if found.calls.height else []
+
+    def failures(self) -> pl.DataFrame:
+        """Return HIP calls and ioctls that failed: layer, name, result, times, first_event, first_ns.
+
+        >>> open_capture(sample).failures()["layer"].unique().to_list()
+        ['ioctl']
+        """
+        from tracecorr.analyze.failures import summarize_failures
+
+        return summarize_failures(self.events)
+
+    def breakdown(self, event: int | None = None) -> pl.DataFrame:
+        """Return what the time of a HIP call was spent on: parts in ns, and `told`, the same in words.
+
+        >>> open_capture(sample).breakdown().columns[:4]
+        ['call_event', 'told', 'name', 'thread']
+
+        Args:
+            event: a call, or any event of its chain; the slowest calls if None.
+
+        Raises:
+            InputError: `event` belongs to no HIP call with a known end.
+        """
+        from tracecorr.analyze.slow_calls import summarize_slow_calls
+
+        if event is None:
+            return summarize_slow_calls(self._stored.table)
+        chain = self.events.filter(pl.col("event") == _number_of(event)).select("chain").collect()["chain"].drop_nulls()
+        found = summarize_slow_calls(self._stored.table, int(chain[0]) if chain.len() else -1)
+        if found.is_empty():
+            raise InputError(f"event {event} belongs to no HIP call with a known end", _EVENTS)
+        return found
 
     def queues_report(self) -> pl.DataFrame:
         """Return one row per queue: what it is, its priorities, how it was made, how full it got.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import tracecorr
 from tracecorr import api
 from tracecorr.model import schema
 from tracecorr.pipeline import make_dataset
+from tracecorr.store import Capture
 
 
 def test_the_examples_of_the_docstrings(sample: Path) -> None:
@@ -32,6 +34,27 @@ def test_every_table_is_a_property(sample: Path) -> None:
     cap = tracecorr.open_capture(sample)
     for name in schema.TABLES:
         assert getattr(cap, name).collect_schema().names() == list(schema.TABLES[name].schema), name
+
+
+def test_a_capture_shows_what_it_holds_and_answers_about_a_hang(recorded: Callable[..., Capture]) -> None:
+    cap = tracecorr.open_capture(recorded("captures/hang-deadlock").path)
+    shown, page = repr(cap), cap._repr_html_()
+    for fact in (
+        "duration: 4.39 s",
+        "dispatches: 2, of 4 packets",
+        "queues: 2",
+        "2 FAIL (queue_creation_complete, no_dead",
+    ):
+        assert fact in shown and fact in page
+    assert "a deadlock; only a write of the host" in cap.hangs()[6]
+    failed = cap.failures()
+    assert failed["result"].unique().to_list() == ["ENOTTY"] and failed["times"].sum() == 87
+    slowest = cap.breakdown()["call_event"][0]
+    part = cap.events.filter(chain=slowest, layer="ioctl").first().collect()["event"].item()
+    assert cap.breakdown(part)["told"].item().startswith("hipStreamCreate 33.93 ms: 3.12 ms making the queue")
+    with pytest.raises(tracecorr.InputError, match="belongs to no HIP call"):
+        cap.breakdown(0)
+    assert cap.tables.row(0) == ("events", cap.events.collect().height, "everything that happened, in time order")
 
 
 def test_figures_have_data(sample: Path) -> None:

@@ -33,6 +33,7 @@ needs_browser = [
 _ASSETS = Path(tracecorr.app.__file__).parent / "assets"
 # The page has no global but `__tl`: for the tests, `TL` looks a name up in the exports of its modules.
 _LOOK_UP = """async (names) => {
+  if (window.TL) return;
   const modules = await Promise.all(names.map((name) => import("/assets/" + name)));
   window.TL = new Proxy({}, { get: (_, name) => modules.find((module) => name in module)[name] });
 }"""
@@ -55,7 +56,7 @@ def wait_idle(page: Any) -> None:
     """Wait in Python: the page's policy forbids the eval behind `wait_for_function`."""
     until = time.monotonic() + 300  # only what hangs takes that long
     while time.monotonic() < until:
-        page.wait_for_timeout(60)
+        page.wait_for_timeout(20)
         if _is_idle(page):
             page.evaluate(_LOOK_UP, sorted(file.name for file in _ASSETS.glob("*.js")))
             return

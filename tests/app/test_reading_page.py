@@ -228,19 +228,18 @@ def test_what_is_in_view_is_exported_in_every_form(page: Any) -> None:
     assert len(trace) > 1000
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (1024, 700), (700, 600)])
-def test_small_screens_show_every_control(page: Any, size: tuple[int, int]) -> None:
-    page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.wait_for_timeout(200)
-    wait_idle(page)
-    outside = page.evaluate(
-        "() => [...document.querySelectorAll('#tl-toolbar button, #tl-toolbar select, #tl-tabs button')]"
-        ".filter(n => n.getBoundingClientRect().right > innerWidth || n.getBoundingClientRect().width === 0)"
-        ".map(n => n.textContent)"
-    )
-    assert outside == []
-    canvas = page.locator("canvas").bounding_box()
-    assert canvas["height"] > 300
+def test_small_screens_show_every_control(page: Any) -> None:
+    for width, height in ((1280, 720), (1024, 700), (700, 600)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(200)
+        wait_idle(page)
+        outside = page.evaluate(
+            "() => [...document.querySelectorAll('#tl-toolbar button, #tl-toolbar select, #tl-tabs button')]"
+            ".filter(n => n.getBoundingClientRect().right > innerWidth || n.getBoundingClientRect().width === 0)"
+            ".map(n => n.textContent)"
+        )
+        assert outside == [], width
+        assert page.locator("canvas").bounding_box()["height"] > 300, width
 
 
 def test_canvas_paints_every_event_and_nothing_else(page: Any) -> None:

@@ -99,6 +99,24 @@ def test_the_panel_takes_a_call_apart_under_headings_that_stay(first_screen: Any
     body.evaluate("(node) => { node.scrollTop = 400; }")
     assert body.evaluate("(node) => node.scrollTop") == 400
     assert abs(heading.bounding_box()["y"] - body.bounding_box()["y"]) < 2
+    _check_sorting(page, ".tl-stages", "duration")
+    page.get_by_role("tab", name="Latency", exact=True).click()
+    wait_idle(page)
+    _check_sorting(page, "#tl-page .tl-table >> nth=0", "p50")
+
+
+def _check_sorting(page: Any, table: str, heading: str) -> None:
+    """A heading sorts numbers from the largest on, once more from the smallest on; what is not known comes last."""
+    head = page.locator(table).locator("th", has_text=heading).first
+    at = head.evaluate("(th) => th.cellIndex")
+    for direction in ("descending", "ascending"):
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == direction
+        cells = page.locator(table).locator(f"tbody td:nth-child({at + 1})")
+        told = cells.evaluate_all("(cells) => cells.map((cell) => cell.dataset.ns ? Number(cell.dataset.ns) : null)")
+        known = [value for value in told if value is not None]
+        assert len(known) > 1 and known == sorted(known, reverse=direction == "descending")
+        assert None not in told[: len(known)]
 
 
 def test_help_opens_from_the_filters_and_serves_the_documents(first_screen: Any, told: str) -> None:

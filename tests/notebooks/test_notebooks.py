@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -55,6 +56,17 @@ def environment(monkeypatch: pytest.MonkeyPatch, cache: Path, repo: Path) -> Non
 
 def test_all_notebooks_are_tested(repo: Path) -> None:
     assert sorted(p.stem for p in (repo / "notebooks").glob("*.ipynb")) == sorted(NOTEBOOKS)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_is_saved_with_what_its_cells_give(name: str, repo: Path) -> None:
+    """So that a reader of the repository sees it: `scripts/make_notebooks.py` writes them."""
+    text = (repo / "notebooks" / f"{name}.ipynb").read_text()
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert all(cell["outputs"] for cell in cells) and not [o for o in outputs if o["output_type"] == "error"]
+    assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
+    assert "/root/" not in text and "/tmp/" not in text and len(text) < 400_000
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

@@ -4,7 +4,7 @@ kernel N     launches N kernels and waits for them (NULLGPU_STALL, NULLGPU_LOSE,
 graph        launches one graph of 4,096 kernels and waits
 persistent   launches a kernel, then others on a second stream, one after the other (NULLGPU_STALL=0)
 contend      a thread waits for a kernel, three copy on its stream (NULLGPU_KERNEL_NS)
-value        waits for a value that the host writes after a minute, or when it gets a line on stdin
+value        waits for a value that the host writes after 20 s, or when it gets a line on stdin
 behind       waits for a value that a packet behind it in the ring would write (GPU_MAX_HW_QUEUES=1, NULLGPU_STALL=0)
 locks        two threads that hold a mutex each and wait for the other's
 stopped      initialises HIP, and stops itself
@@ -112,7 +112,7 @@ def wait_value(writes):
         ck(hip.hipStreamWriteValue64(second, value, C.c_uint64(2), C.c_uint(0)), "write")
     print("ready", flush=True)
     if not writes:
-        select.select([sys.stdin], [], [], 60)
+        select.select([sys.stdin], [], [], 20)
         C.cast(value, C.POINTER(C.c_uint64))[0] = 2
         print("written", flush=True)
     ck(hip.hipStreamSynchronize(second if writes else first), "synchronize")

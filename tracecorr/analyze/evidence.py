@@ -14,8 +14,10 @@ from tracecorr.analyze.calls import list_setup_calls
 from tracecorr.analyze.failures import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
+from tracecorr.analyze.ioctls import summarize_devices
 from tracecorr.analyze.kernels import count_profiled
-from tracecorr.analyze.losses import LACKS_HEAD
+from tracecorr.analyze.losses import HAS_NO_HEAD
+from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_backlog
@@ -172,6 +174,16 @@ class Evidence:
         return summarize_complaints(self.tables)
 
     @cached_property
+    def devices(self) -> pl.DataFrame:
+        """Return the GPU devices that processes opened or called (`ioctls.summarize_devices`)."""
+        return summarize_devices(self.tables)
+
+    @cached_property
+    def memory(self) -> pl.DataFrame:
+        """Return the allocations (`memory.summarize_memory`)."""
+        return summarize_memory(self.tables("events"), self.tables("args"))
+
+    @cached_property
     def profiled(self) -> tuple[int, int]:
         """Return how many queues and streams a profile names."""
         tables = self.tables
@@ -289,7 +301,7 @@ class Evidence:
 
         Lines missing before the first line of a log do not count: they do not affect what follows.
         """
-        spans = self.tables("losses").filter(pl.col("source").cast(pl.String).is_in(sources) & ~LACKS_HEAD)
+        spans = self.tables("losses").filter(pl.col("source").cast(pl.String).is_in(sources) & ~HAS_NO_HEAD)
         if self.active_span is not None:
             low, high = self.active_span
             outside = (pl.col("to_ns") < low) | (pl.col("from_ns") > high)

@@ -219,7 +219,7 @@ def measure_gpu_times(tables: Tables) -> GpuTimes:
         tables: gives the table of a capture by its name.
     """
     work = list_work(tables)
-    # What lacks at the head of a log, too, are packets that may have run beside those that it shows.
+    # Missing at the head of a log, too, are packets that may have run beside those that it shows.
     lost = tables("losses").filter(pl.col("source").cast(pl.String) == "amd_log").head(1)
     is_lossy = not collect(lost).is_empty()
     gpus = _summarize_gpu_busy(work, is_lossy=is_lossy)

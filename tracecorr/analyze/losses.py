@@ -6,8 +6,8 @@ import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
 
-# Rows of `losses` of a log that begins in the middle of the run: what lacks lies before its first line.
-LACKS_HEAD = (
+# Rows of `losses` of a log that begins in the middle of the run: what is missing lies before its first line.
+HAS_NO_HEAD = (
     (pl.col("source").cast(pl.String) == "amd_log") & pl.col("from_ns").is_null() & pl.col("to_ns").is_not_null()
 )
 

@@ -17,7 +17,7 @@ CARD = "tl-card"
 HELP = "tl-help"
 SELECTION = "tl-selection"  # dcc.Store: the selected event, for callbacks of other panels
 
-CAPTURES, META, SPANS, CHAIN = "/api/captures", "/api/meta", "/api/spans", "/api/chain"
+CAPTURES, META, SPANS = "/api/captures", "/api/meta", "/api/spans"
 EVENT, APART, SEARCH, TICKS = "/api/event", "/api/apart", "/api/search", "/api/ticks"
 PAGE_DATA, EXPORT, LIVE = "/api/page", "/api/export", "/api/live"
 FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"

@@ -129,7 +129,6 @@ def add_routes(server: Flask, library: Library) -> None:
     server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
     add(ids.FINDINGS, lambda opened: jsonify(story.list_findings(reports.get(opened))))
     add(ids.SPANS, _spans)
-    add(ids.CHAIN, lambda opened: jsonify(_chain_json(_found(opened))))
     add(ids.EVENT, _event)
     add(ids.APART, _apart)
     add(ids.SEARCH, _search)

@@ -66,11 +66,10 @@ def _failures(answers: Answers) -> Iterator[Line]:
 
 def _failed_verdicts(answers: Answers) -> Iterator[Line]:
     failed = [v for v in answers.verdicts if v.outcome is Outcome.FAIL and v.name != _TOLD_AS_OPEN]
-    for verdict in failed[:_MOST]:
-        text = f"verdict {verdict.name} FAIL: {verdict.finding.reason}"
+    if failed:
+        one = f"verdict {failed[0].name} FAIL: {failed[0].finding.reason}"
+        text = one if len(failed) == 1 else f"{len(failed)} verdicts FAIL: {', '.join(v.name for v in failed)}"
         yield {"kind": "failed", "text": text, "lead": ["page", "verdicts"]}
-    if (more := len(failed) - _MOST) > 0:
-        yield {"kind": "failed", "text": f"{count_of(more, 'more failed verdict')}", "lead": ["page", "verdicts"]}
 
 
 def _slowest_call(tables: Tables) -> Iterator[Line]:

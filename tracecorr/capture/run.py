@@ -233,34 +233,38 @@ def render_summary(shown: Path) -> Iterator[str]:
         yield "warning: the kernel trace was never started (--delay, --start-on-signal)"
     if info["exit_status"] not in (0, None):
         yield f"the workload ended with status {describe_exit(info)}"
-    yield f"{shown.name}: {info['events']:,} events of the kernel, {lost:,} lost" + _seconds(info)
+    log = _describe_log(info)
+    yield f"{shown.name}: {info['events']:,} events of the kernel, {lost:,} lost{_seconds(info)}{log and f'; {log}'}"
     for loss in info["losses"]:
         yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"
-    logs = [entry for entry in info["files"] if entry["source"] == "amd_log"]
-    if logs and info["exit_status"] == _KILLED:
-        yield from _describe_lost_end(capture)
-    if logs:
-        stored = sum(entry.get("stored_bytes", entry["size"]) for entry in logs)
-        size = sum(entry["size"] for entry in logs)
-        on_disk = "" if stored == size else f", compressed to {stored / 1e6:,.1f} MB"
-        yield f"HIP log: {len(logs)} file(s), {size / 1e6:,.1f} MB{on_disk}"
-    elif info["where"].startswith("process "):
-        yield "HIP log: none; one that a process writes already is copied, but a running one cannot be told to log"
-    elif "AMD_LOG_LEVEL_FILE" not in info.get("environment", {}):
-        yield "HIP log: none was asked for (--log-level 0)"
-    elif info.get("unlogged"):
-        yield "HIP log: none; why is said above"
-    else:
+    if not log:
         yield (
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "
             "it changed the AMD_LOG_* variables, or it could not write into the capture folder"
         )
+    elif info["exit_status"] == _KILLED and any(entry["source"] == "amd_log" for entry in info["files"]):
+        yield from _describe_lost_end(capture)
     yield from _sum_up_gaps(list(describe_gaps(info["plan"])), shown)
     if not capture.has_tables():
         yield f"next step: tracecorr correlate {quote_path(shown)}"
         return
     yield from _describe_tables(capture)
     yield f"next step: tracecorr report {quote_path(shown)}"
+
+
+def _describe_log(info: Mapping[str, Any]) -> str:
+    """Return how large the HIP log is, or why there is none; empty if one should be there."""
+    logs = [entry for entry in info["files"] if entry["source"] == "amd_log"]
+    if logs:
+        stored = sum(entry.get("stored_bytes", entry["size"]) for entry in logs)
+        size = sum(entry["size"] for entry in logs)
+        on_disk = "" if stored == size else f", compressed to {stored / 1e6:,.1f} MB"
+        return f"HIP log: {len(logs)} file(s), {size / 1e6:,.1f} MB{on_disk}"
+    if info["where"].startswith("process "):
+        return "HIP log: none; one that a process writes already is copied, but a running one cannot be told to log"
+    if "AMD_LOG_LEVEL_FILE" not in info.get("environment", {}):
+        return "HIP log: none was asked for (--log-level 0)"
+    return "HIP log: none; why is said above" if info.get("unlogged") else ""
 
 
 def _sum_up_gaps(gaps: list[str], shown: Path) -> Iterator[str]:
@@ -284,10 +288,9 @@ def _describe_tables(capture: Capture) -> Iterator[str]:
     )  # fmt: skip
     dispatches, packets, recorded = launches.collect().row(0)
     told = f"{dispatches:,} dispatches, doorbells of {recorded:,} of {packets:,} packets recorded; " if packets else ""
-    yield f"{told}{'; '.join(describe_alignment(capture.table('events')))}"
     evidence = Evidence(capture.table, info=capture.info)
-    if covered := describe_coverage(evidence.coverage):
-        yield covered
+    covered = describe_coverage(evidence.coverage)
+    yield told + "; ".join((*describe_alignment(capture.table("events")), *([covered] if covered else [])))
     failed = [verdict.name for verdict in judge_capture(evidence) if verdict.outcome == "FAIL"]
     if failed:
         yield f"FAIL: {', '.join(failed)}"

@@ -46,22 +46,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("doctor", cls=Verb)(doctor.doctor_verb)
-app.command("capture", cls=Verb, context_settings=capture.CONTEXT)(capture.capture_verb)
-app.command("import", cls=Verb, context_settings=import_files.CONTEXT)(import_files.import_verb)
-app.command("correlate", cls=Verb)(correlate.correlate_verb)
-app.command("info", cls=Verb)(info.info_verb)
-app.command("report", cls=Verb)(report.report_verb)
-app.command("compare", cls=Verb)(compare.compare_verb)
-app.add_typer(experiment.app, name="experiment")
-app.command("export", cls=Verb)(export.export_verb)
-app.command("query", cls=Verb)(query.query_verb)
-app.command("serve", cls=Verb)(serve.serve_verb)
-app.command("hqd", cls=Verb)(hqd.hqd_verb)
-app.command("hang", cls=Verb)(hang.hang_verb)
-app.command("demo", cls=Verb)(demo.demo_verb)
-app.command("clean", cls=Verb)(clean.clean_verb)
-app.command("help", cls=Verb)(help_page.help_verb)
+_RECORD, _LOOK, _SHARE, _KEEP = "Record", "Look", "Compare and share", "Help and upkeep"
+app.command("doctor", cls=Verb, rich_help_panel=_RECORD)(doctor.doctor_verb)
+app.command("capture", cls=Verb, context_settings=capture.CONTEXT, rich_help_panel=_RECORD)(capture.capture_verb)
+app.command("import", cls=Verb, context_settings=import_files.CONTEXT, rich_help_panel=_RECORD)(
+    import_files.import_verb
+)
+app.command("hang", cls=Verb, rich_help_panel=_LOOK)(hang.hang_verb)
+app.command("report", cls=Verb, rich_help_panel=_LOOK)(report.report_verb)
+app.command("serve", cls=Verb, rich_help_panel=_LOOK)(serve.serve_verb)
+app.command("query", cls=Verb, rich_help_panel=_LOOK)(query.query_verb)
+app.command("info", cls=Verb, rich_help_panel=_LOOK)(info.info_verb)
+app.command("hqd", cls=Verb, rich_help_panel=_LOOK)(hqd.hqd_verb)
+app.command("compare", cls=Verb, rich_help_panel=_SHARE)(compare.compare_verb)
+app.add_typer(experiment.app, name="experiment", rich_help_panel=_SHARE)
+app.command("export", cls=Verb, rich_help_panel=_SHARE)(export.export_verb)
+app.command("demo", cls=Verb, rich_help_panel=_KEEP)(demo.demo_verb)
+app.command("help", cls=Verb, rich_help_panel=_KEEP)(help_page.help_verb)
+app.command("correlate", cls=Verb, rich_help_panel=_KEEP)(correlate.correlate_verb)
+app.command("clean", cls=Verb, rich_help_panel=_KEEP)(clean.clean_verb)
 # Names of the same verbs in other tracers.
 _OTHER_NAMES = {
     "record": "capture", "profile": "capture", "launch": "capture", "run": "capture", "stat": "report",
@@ -86,6 +89,7 @@ def _root(
 ) -> None:
     """See what really happened between a HIP call and the GPU: kernel trace and HIP log on one clock.
 
+    Begin with `tracecorr demo`; `tracecorr help` lists the documents.
     Verbs that read a capture use the newest *.tracecorr in the current folder if none is named.
     Results go to stdout, progress and messages to stderr.
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.

@@ -80,7 +80,9 @@ _MaxLogOption = Annotated[
     float,
     typer.Option(metavar="GB", help="Stop recording when the HIP log exceeds this size (uncompressed, without holes)."),
 ]
-_MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="Stop recording when less disk space is free.")]
+_MinFreeOption = Annotated[
+    float, typer.Option(metavar="GB", help="Stop recording when less disk space than this is free.")
+]
 HqdOption = Annotated[
     bool,
     typer.Option("--hqd", help="Read the hardware queues (HQDs) repeatedly; each read takes a lock of the driver."),
@@ -93,12 +95,15 @@ _LocksOption = Annotated[
 ]
 _StallOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Save what is seen of the workload when none of its packets ends for 30s, 2m."),
+    typer.Option(
+        metavar="TIME", help="If none of its packets ends for this time (30s, 2m), save a look at the workload."
+    ),
 ]
 # Uncontended locks make no system call.
 _LOCK_EVENTS = ("syscalls/sys_enter_futex", "syscalls/sys_exit_futex")
 _StallKillOption = Annotated[
-    bool, typer.Option("--stall-kill", help="Then end the workload; a driver that cannot unmap it resets the GPU.")
+    bool,
+    typer.Option("--stall-kill", help="Then end it, too; if the driver cannot unmap its queues, it resets the GPU."),
 ]
 _LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
 _PlainLogOption = Annotated[bool, typer.Option("--plain-log", help="Do not compress the HIP log while it is written.")]

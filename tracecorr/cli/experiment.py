@@ -48,13 +48,13 @@ def preempt_verb(
     ] = None,
     policy_command: Annotated[
         str | None,
-        typer.Option(metavar="CMD", help="A policy of your own: events on its input, `hold low`, `release low` back."),
+        typer.Option(metavar="CMD", help="Your own policy: it reads events, and writes `hold low` or `release low`."),
     ] = None,
     share: Annotated[
-        float, typer.Option(metavar="PERCENT", help="The low one's share of time (slice) or CUs (cumask).")
+        float, typer.Option(metavar="PERCENT", help="Share of time (slice) or CUs (cumask) for the low one.")
     ] = 20,
     period_ms: Annotated[float, typer.Option(metavar="MS", help="Period of the slices.")] = 10,
-    target_ms: Annotated[float, typer.Option(metavar="MS", help="How soon the high one shall have the GPU.")] = 5,
+    target_ms: Annotated[float, typer.Option(metavar="MS", help="Time in which the high one should get the GPU.")] = 5,
     stop_by: Annotated[
         str, typer.Option(metavar="HOW", help="Stop by signal (SIGSTOP) or freezer (cgroup v2).")
     ] = "signal",
@@ -173,7 +173,7 @@ def sweep_verb(
     output: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Capture a workload once per value of a setting; tell latencies with intervals, queues and streams of each."""
+    """Capture a workload once per value of a setting; compare latencies, queues and streams."""
     begin_polars()
     from tracecorr.experiment.captured import parse_setting
 

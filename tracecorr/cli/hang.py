@@ -42,7 +42,7 @@ def hang_verb(
         str,
         typer.Option(
             metavar="TIME",
-            help="What stood for so long is said to stand, else it cannot be told; with --watch, or a --wait as long.",
+            help="A packet stands if it stood for so long; before that no verdict. Needs --watch, or a --wait as long.",
         ),
     ] = "30s",
     deep: Annotated[
@@ -82,13 +82,13 @@ def hang_verb(
     (4) that of the registers; hqds are read only if mqds answered
     Neither is read while a GPU is reset, nor if nothing was found before.
 
-    Only present pages of memory without a file are read: others may block, or
-    would change the process.
+    Only memory pages that are present and belong to no file are read. To read
+    others could block, or change the process.
 
     Exit status: 0 nothing stands, 4 something stands, 5 it cannot be told. A
-    packet at the head is not said to stand before --stall: kernels may run
-    long, and collectives and persistent kernels wait by design. What rests on
-    how hardware behaves is marked: not seen on hardware.
+    packet at the head of a queue counts as standing only after --stall: kernels
+    may run long, and collectives and persistent kernels wait by design. What
+    depends on the behaviour of hardware is marked: not seen on hardware.
     """
     if (pid is not None) + (container is not None) + every > 1:
         raise InputError("--pid, --container and --all exclude each other", "name one of them")

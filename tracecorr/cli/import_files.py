@@ -107,7 +107,7 @@ def import_verb(
         raise _name_options([Path(word) for word in context.args])
     logs, traces, dumps, profiles, kernel_logs = amd_log or [], ftrace or [], hqd or [], rocprof or [], kernel_log or []
     if not (logs or traces or profiles or kernel_logs):
-        raise _name_lacking(dumps)
+        raise _name_missing(dumps)
     _check_clock(ftrace_clock, traces)
     begin_polars()
     target = _choose_output(output, (logs or traces or profiles or kernel_logs)[0])
@@ -136,7 +136,7 @@ def import_verb(
     show(capture.path)
 
 
-def _name_lacking(dumps: list[Path]) -> InputError:
+def _name_missing(dumps: list[Path]) -> InputError:
     """Return the error of an import without a log, trace or profile."""
     what = "a dump of HQDs has no event times: import it together with a log or trace" if dumps else "nothing to import"
     alone = "; tracecorr hqd FILE shows a dump by itself" if dumps else ""

@@ -54,9 +54,9 @@ def query_verb(
 ) -> None:
     """Run SQL over the tables of a capture.
 
-    A terminal shows units and rounded numbers; pipes, csv and json get exact ones (times in ns). Write addresses as
-    0x1400e00000; every format prints them so. In a dataset of several captures, each table has the
-    additional column `node`.
+    A terminal shows units and rounded numbers; pipes, csv and json get exact ones (times in ns).
+    Write addresses as 0x1400e00000; every format prints them so.
+    In a dataset of several captures, each table has the additional column `node`.
     """
     from tracecorr.analyze.examples import find_example
 

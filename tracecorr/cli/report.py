@@ -33,7 +33,7 @@ def report_verb(
     full: Annotated[bool, typer.Option("--full", help="Print all answers, verdicts and sections.")] = False,
     section: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Print this section whole, named as in --json; repeatable."),
+        typer.Option(metavar="NAME", help="Print this section whole; a wrong NAME lists all; repeatable."),
     ] = None,
     top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Rows of each table.")] = None,
     explain: Annotated[

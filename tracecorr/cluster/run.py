@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracecorr.cluster import tasks
-from tracecorr.model.errors import ClusterError, InputError, MachineError, TracecorrError
+from tracecorr.model.errors import ClusterError, InputError, MachineError, TracecorrError, quote_path
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES
 from tracecorr.store import Capture
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet
@@ -75,7 +76,8 @@ def _connect(address: str) -> Iterator[Client]:
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise MachineError(
-            "the package distributed (Dask) is not installed", "install it: pip install 'tracecorr[cluster]'"
+            "the package distributed (Dask) is not installed",
+            f"install it: {quote_path(Path(sys.executable))} -m pip install distributed",
         ) from error
     if address == LOCAL:
         with LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:

@@ -18,7 +18,8 @@ _SEQUENCE = 1
 _CHUNK = 50_000
 _NUMBERS = ("event", "packet_index", "size_bytes", "signal", "stream", "error_ns")
 _TEXTS = ("evidence", "source", "result", "kernel_name", "seen")
-_TABLES = ("event_names", "event_categories", "debug_annotation_names", "debug_annotation_string_values")
+_STAGES = "gpu_specifications"
+_TABLES = ("event_names", "event_categories", "debug_annotation_names", "debug_annotation_string_values", _STAGES)
 Argument = tuple[str, int | None, str | None]  # key, number, text
 
 
@@ -28,7 +29,9 @@ def write_perfetto(tables: Tables, stream: IO[bytes], selection: Selection) -> T
     Every exported event is a slice or an instant with its id as argument `event`; every link between two of them is a
     flow; a flow runs from the earlier to the later event, which for barriers is from the store to the line. A call that
     nothing shows the end of is a slice without an end; any other one of which an end is lost is an instant, and `seen`
-    says which end is known. Jobs of the kernel's GPU scheduler are slices of their rings besides their events.
+    says which end is known. Jobs of the kernel's GPU scheduler are slices of their rings besides their events. What ran
+    on the GPU is also written as Perfetto's own GPU events, from which viewers make lanes of GPUs and hardware queues;
+    those cannot have flows.
     """
     writer = _Writer(stream)
     trace = build_trace(tables, selection)
@@ -37,6 +40,7 @@ def write_perfetto(tables: Tables, stream: IO[bytes], selection: Selection) -> T
         part = trace.slices.slice(start, _CHUNK)
         writer.write_slices(part, trace.flows, _arguments(tables, trace.arguments, part))
     writer.write_counts(trace.counts)
+    writer.write_gpu_stages(trace.slices.filter((pl.col("layer") == "gpu") & (pl.col("dur_ns") > 0)))
     return trace
 
 
@@ -120,7 +124,24 @@ class _Writer:
             packet.track_event.type, packet.track_event.double_counter_value = self._event.TYPE_COUNTER, value
             self._builder.write_packet(packet)
 
+    def write_gpu_stages(self, spans: pl.DataFrame) -> None:
+        """Write the spans of the layer `gpu` as GPU events of their GPU and queue."""
+        columns = ("event", "ts_ns", "dur_ns", "gpu", "queue", "name")
+        for event, time, duration, gpu, queue, name in spans.select(columns).iter_rows():
+            packet = self._make_packet(time)
+            stage = packet.gpu_render_stage_event
+            stage.event_id, stage.duration, stage.gpu_id = event, duration, gpu or 0
+            stage.hw_queue_iid = self._intern(packet, _STAGES, "unknown queue" if queue is None else f"queue {queue}")
+            stage.stage_iid = self._intern(packet, _STAGES, name or "unknown")
+            self._builder.write_packet(packet)
+
     def _start(self, time_ns: int, track: int) -> Any:
+        """Return a packet of an event of a track."""
+        packet = self._make_packet(time_ns)
+        packet.track_event.track_uuid = track
+        return packet
+
+    def _make_packet(self, time_ns: int) -> Any:
         """Return a packet of the sequence; the first one says that no text was named before."""
         packet = self._builder.create_packet()
         packet.timestamp, packet.trusted_packet_sequence_id = time_ns, _SEQUENCE
@@ -128,7 +149,6 @@ class _Writer:
         if not self._known:
             packet.sequence_flags |= self._flags.SEQ_INCREMENTAL_STATE_CLEARED
             self._known = {table: {} for table in _TABLES}
-        packet.track_event.track_uuid = track
         return packet
 
     def _fill(self, packet: Any, row: Mapping[str, Any], notes: list[Argument]) -> None:

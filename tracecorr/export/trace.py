@@ -22,7 +22,8 @@ class Trace:
     Args:
         tracks: tracks of slices, parents first.
         slices: one row per exported event, in the order in which they are written: event, track, ts_ns, dur_ns (0 for
-            an instant), is_open (began, and nothing shows that it ended), name, layer, and columns for the arguments.
+            an instant), is_open (began, and nothing shows that it ended), name, layer, queue, gpu, and columns for the
+            arguments.
             Among them are the jobs of the kernel's GPU scheduler (see `jobs.Jobs`), whose `event` is below 0.
         flows: one row per exported link: flow, from_event, to_event (the earlier one first), rule.
         arguments: those of slices that are no events: event, key, number, text.
@@ -52,7 +53,8 @@ def build_trace(tables: Tables, selection: Selection) -> Trace:
     slices = collect(
         named.select(
             "event", "track", "ts_ns", pl.col("dur_ns").fill_null(0), *texts, "packet_index", "size_bytes", "signal",
-            "stream", "kernel_name", error.alias("error_ns"), "depth", is_call=pl.col("dur_ns").is_not_null() | half,
+            "stream", "queue", "gpu", "kernel_name", error.alias("error_ns"), "depth",
+            is_call=pl.col("dur_ns").is_not_null() | half,
             seen=pl.when(begun).then(pl.lit("begin only")).when(half).then(pl.lit("end only")),
             name=pl.coalesce(pl.when(pl.col("name") == "dispatch").then("short"), pl.col("name").cast(pl.String)),
         )

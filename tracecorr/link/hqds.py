@@ -160,7 +160,7 @@ def _list_shared(mqds: pl.DataFrame) -> pl.DataFrame:
 
 @gives(frames.GPUS_OF_EVENTS)
 def find_gpus_of_sights(events: pl.DataFrame, hqd: pl.DataFrame) -> pl.DataFrame:
-    """Return event, named_gpu of the sights of queues in dumps, whosever these are.
+    """Return event, named_gpu of the sights of queues in dumps, of all processes.
 
     Args:
         events: events; those of layer `hqd` are sights.

@@ -313,7 +313,7 @@ def _span_trace(events: pl.DataFrame) -> tuple[pl.Expr, pl.Expr]:
 
 
 def _reason(sources: set[str], trace_from: pl.Expr, trace_to: pl.Expr, is_doubted: pl.Expr) -> pl.Expr:
-    """Say which link a launch lacks, the first on the path first."""
+    """Say which link of a launch is missing, the first on the path first."""
     is_packet = pl.col("layer") == "aql"
     if "ftrace" not in sources:
         no_store = _word("no kernel trace")

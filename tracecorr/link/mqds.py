@@ -138,8 +138,8 @@ def add_driver_facts(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFr
         args: args by event.
     """
     if not events.select(pl.col("layer").is_in(_DRIVER_LAYERS).any()).item():
-        lacking = {"kfd_queue_id": pl.Int64, "doorbell_offset": pl.UInt64}
-        return queues.with_columns(pl.lit(None, kind).alias(name) for name, kind in lacking.items())
+        missing = {"kfd_queue_id": pl.Int64, "doorbell_offset": pl.UInt64}
+        return queues.with_columns(pl.lit(None, kind).alias(name) for name, kind in missing.items())
     ids = _queue_ids(queues, events, args)
     joined = queues.join(ids, on="create_ioctl_event", how="left", maintain_order="left")
     joined = _add_ends(joined, events, args)

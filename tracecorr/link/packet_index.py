@@ -341,10 +341,10 @@ def _list_overstored(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.Series:
 def _list_miscounted(
     lines: pl.DataFrame, stores: pl.DataFrame, short: pl.DataFrame, overstored: pl.Series
 ) -> pl.DataFrame:
-    """Return the packets whose counted index does not hold: of rings that lack packets, or that may lack some.
+    """Return the packets whose counted index does not hold: of rings of which packets are missing, or may be.
 
-    Where one ring lacks packets, or files are `overstored`, the log lost lines. Another one of it that has no stores is
-    counted right only up to its last packet that prints an index.
+    If packets of one ring are missing, or files are `overstored`, the log lost lines. Another ring of it that has no
+    stores is counted right only up to its last packet that prints an index.
     """
     lossy = pl.concat([lines.join(short, on=_OF_RING, how="semi")["file"], overstored]).unique()
     known = lines.filter(~pl.col("index_counted") & pl.col("packet_index").is_not_null())
@@ -374,7 +374,7 @@ def _lay_beside(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
     known = stores.select(*_WRITER, "packet_index", "at")
     lines = lines.join(known, on=[*_WRITER, "packet_index"], how="left", maintain_order="left")
     # By how much a packet's place among its thread's is another one than its store's: equal on both sides of a stretch
-    # in which neither lacks one. The ends of both are such places, too.
+    # in which no packet of either is missing. The ends of both are such places, too.
     shift = pl.col("at") - pl.col("nth")
     before, after = shift.forward_fill().over(_WRITER), shift.backward_fill().over(_WRITER)
     lines = lines.with_columns(

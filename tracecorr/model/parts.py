@@ -45,7 +45,7 @@ class ArrowBlock(Block):
     """Hold one block of a fast reader: Arrow tables, which are stored as they are; they become frames when asked for.
 
     Args:
-        tables: `events`, `packets` and `args`, of the types that `arrow_types` tells; columns may lack.
+        tables: `events`, `packets` and `args`, of the types that `arrow_types` tells; columns may be missing.
         ledger, losses: rows of these tables.
     """
 

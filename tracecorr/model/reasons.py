@@ -42,7 +42,7 @@ _SKIPPED = {
     PROGRAM_OUTPUT: "HIP log: text of the program, or the rest of a record that cannot surely be told to be one",
     BLANK_LINE: "HIP log, kernel log: nothing but blanks",
     CONTINUATION: "HIP log: a further line of a message of the compiler, or of the source text given to it",
-    BEHIND_NULS: "HIP log: the end of a record behind NULs; what lacks is told with these",
+    BEHIND_NULS: "HIP log: the end of a record behind NULs; what is missing is told with these",
     "no_record_prefix": "text of a kernel trace: lines before the first record that are none",
     "duplicate_sample": "perf: the same hit of a probe, seen by a second event",
     "range_not_chosen": "kernel trace: a range that was not asked for",
@@ -77,8 +77,8 @@ _COUNTED = {
     "queue_of_unknown_type": "dump of the KFD: a queue of a type that has no layout here",
     "not_the_56_registers_of_gfx9_to_gfx12": "dump of the KFD: a queue whose registers have no layout here, or are cut",
     "no_compute_mqd_of_gfx9_to_gfx12": "dump of the KFD: an MQD that has no layout here",
-    "sdma_block_cut_short": "dump of the KFD: an SDMA queue that lacks registers",
-    "mqd_cut_short": "dump of the KFD: an MQD that lacks words",
+    "sdma_block_cut_short": "dump of the KFD: an SDMA queue of which registers are missing",
+    "mqd_cut_short": "dump of the KFD: an MQD of which words are missing",
     "unknown_fields": "SMI events: a known event with other fields",
     "no_line_of_polls": "polled counters: a line that cannot be read",
 }
@@ -94,7 +94,7 @@ _UNTOLD = {
     "damaged database: nothing behind the damage is read": "rocprof: what stands behind damage",
 }
 _AT_END = {
-    TORN_RECORD: "HIP log, perf: the record that the file ends in, which lacks its end",
+    TORN_RECORD: "HIP log, perf: the record in which the file ends; its end is missing",
     TORN_LINE: "text: the line that the file ends in, without its line end",
     "torn_page": "pages: the file ends inside of a page",
     MISSING_BYTES: "the raw file is shorter than when the capture was made: its folder was not copied whole",

@@ -21,7 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 
 # `scripts/build_native.py` writes it where the package is installed from.
 LIBRARY = Path(__file__).with_name("kernel.so")
-_NEXT_STEP = "install tracecorr again: pip install -e ., or scripts/run"
+_NEXT_STEP = "install tracecorr again: scripts/run in a checkout, else pip install --force-reinstall of its wheel"
 _TYPES: dict[str, Any] = {
     "i64": ctypes.c_int64, "u64": ctypes.c_uint64, "i32": ctypes.c_int32, "uint32_t": ctypes.c_uint32,
     "uint16_t": ctypes.c_uint16, "int8_t": ctypes.c_int8, "u8": ctypes.c_uint8, "int": ctypes.c_int,

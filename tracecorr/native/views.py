@@ -33,7 +33,7 @@ class Drawn:
         Args:
             kind: of each row.
             columns: start, `end` or `lasted` (64 bits, ns), event (64 bits), depth, flags (16 bits, without a sign);
-                what lacks is null throughout.
+                what is missing is null throughout.
             name: of each row; None = that of its kind.
         """
         self._kept = (kind, columns, name)

@@ -45,7 +45,7 @@ class Section:
         title: its heading.
         frame: the answer.
         evidence: how the rows are known: recorded, derived or inferred, and from what.
-        missing: the source that the answer lacks and how to get it; empty when it has all.
+        missing: the source that the answer would need and how to get it; empty when it has all.
         nothing: what an answer without rows means.
         is_whole: whether its texts are shown to their end, however long they are.
         shown: the columns for people; all if empty. JSON has all.

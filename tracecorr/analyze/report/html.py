@@ -33,8 +33,7 @@ nav { columns: 4; font-size: 13px; border: 1px solid #ccc; padding: .6em 1em; ma
 a { color: #0b57d0 } :target { outline: 2px solid #0b57d0 } .tiles { display: flex; flex-wrap: wrap; gap: 1em }
 .tiles div { border: 1px solid #ccc; padding: .4em 1em } .tiles b { display: block; font-size: 20px }
 .chart { max-width: 100%; height: auto; display: block; margin: 1em 0 }
-.chart text { font-size: 12px; fill: currentColor }
-.grid { stroke: #8884; stroke-width: 1; fill: none }
+.chart text { fill: currentColor }
 .PASS { color: #06673f } .FAIL { color: #b00020 } .UNKNOWN { color: #7a5900 }
 @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd } th { background: #2a2a2a }
 td, th, nav, .tiles div { border-color: #444 } a { color: #8ab4f8 } .missing { color: #e6a35c }
@@ -95,7 +94,7 @@ def list_named_events(report: Report, tables: Tables) -> pl.DataFrame:
 
 
 def _names_event(column: str) -> bool:
-    return column in ("event", "call") or column.endswith("_event")
+    return column == "event" or column.endswith("_event")
 
 
 def _contents(heads: Mapping[str, str]) -> str:

@@ -13,6 +13,10 @@ import plotly.graph_objects as go
 _WIDTH, _HEIGHT, _LEGEND, _TOP, _BOTTOM, _LEFT, _BAR = 900, 300, 230, 34, 46, 70, 24
 _LETTER, _TICKS = 6.6, 6
 _COLOURS = ("#4269d0", "#e0892a", "#3ca951", "#d6455d", "#8a63c9", "#2a9d9d", "#9c6b4e", "#7f7f7f")
+_FRAME, _GRID = (
+    'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12"',
+    'stroke="#8884" fill="none"',
+)
 Point = tuple[float, float]
 
 
@@ -61,7 +65,7 @@ def draw_svg(figure: go.Figure) -> str:
         f'<text transform="translate(14 {height / 2:.0f}) rotate(-90)" text-anchor="middle">{y_title}</text>',
         *_legend(figure.data),
     ]
-    frame = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" role="img" aria-label="{title}"'
+    frame = f'{_FRAME} viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" role="img" aria-label="{title}"'
     return f'<svg class="chart" {frame}>{"".join((*body, *words))}</svg>'
 
 
@@ -87,25 +91,28 @@ def _draw_lines(figure: go.Figure) -> tuple[list[str], int]:
 def _draw_bars(traces: Sequence[Any]) -> tuple[list[str], int]:
     names = list(dict.fromkeys(str(name) for trace in reversed(traces) for name in reversed(list(trace.y))))
     height = _TOP + _BOTTOM + _BAR * len(names)
-    ends = dict.fromkeys(names, 0.0)
-    for trace in traces:
-        for name, value in zip(trace.y, trace.x, strict=True):
-            ends[str(name)] += value or 0.0
+    spans = list(_list_spans(traces))
     left = min(_LEFT + _LETTER * max(map(len, names)), _WIDTH / 2)
-    x = _fit([0.0, *ends.values()], left, _WIDTH - _LEGEND)
-    drawn, ends = _grid_x(x, height), dict.fromkeys(names, 0.0)
-    most = int((left - _LEFT / 4) / _LETTER)
+    x = _fit([*(start for *_, start, _ in spans), *(end for *_, end in spans)], left, _WIDTH - _LEGEND)
+    most, drawn = int((left - _LEFT / 4) / _LETTER), _grid_x(x, height)
     drawn += [_text(left - 6, _TOP + _BAR * n + 15, escape(name[:most]), "end") for n, name in enumerate(names)]
-    for number, trace in enumerate(traces):
-        for name, value in zip(map(str, trace.y), trace.x, strict=True):
-            start = ends[name]
-            ends[name] += value or 0.0
-            width, top = x(ends[name]) - x(start), _TOP + _BAR * names.index(name) + 3
-            place = f'x="{x(start):.1f}" y="{top}" width="{width:.1f}"'
-            told = escape(f"{name}: {trace.name or ''} {value or 0:.4g}")
-            colour = _colour(trace, number)
-            drawn.append(f'<rect {place} height="{_BAR - 6}" fill="{colour}"><title>{told}</title></rect>')
+    for number, name, start, end in spans:
+        trace, top = traces[number], _TOP + _BAR * names.index(name) + 3
+        place = f'x="{x(start):.1f}" y="{top}" width="{max(x(end) - x(start), 1):.1f}" height="{_BAR - 6}"'
+        told = escape(f"{name}: {trace.name or ''} {end - start:.4g}")
+        drawn.append(f'<rect {place} fill="{_colour(trace, number)}"><title>{told}</title></rect>')
     return drawn, height
+
+
+def _list_spans(traces: Sequence[Any]) -> Iterator[tuple[int, str, float, float]]:
+    """Yield the bars: number of the trace, name of the row, start and end; those without a base stand in a stack."""
+    ends: dict[str, float] = {}
+    for number, trace in enumerate(traces):
+        bases = trace.base if trace.base is not None else [None] * len(trace.x)
+        for name, value, base in zip(map(str, trace.y), trace.x, bases, strict=True):
+            start = ends.get(name, 0.0) if base is None else float(base)
+            ends[name] = start + float(value or 0.0)
+            yield number, name, start, ends[name]
 
 
 def _points(trace: Any) -> list[Point | None]:
@@ -136,12 +143,12 @@ def _path(points: Iterable[Point | None], *, has_steps: bool) -> Iterator[str]:
 
 
 def _grid_x(x: _Scale, height: int) -> list[str]:
-    lines = [f'<path class="grid" d="M{x(t):.1f} {_TOP}V{height - _BOTTOM}"/>' for t in x.ticks()]
+    lines = [f'<path {_GRID} d="M{x(t):.1f} {_TOP}V{height - _BOTTOM}"/>' for t in x.ticks()]
     return [*lines, *(_text(x(t), height - _BOTTOM + 15, f"{t:,.6g}") for t in x.ticks())]
 
 
 def _grid_y(y: _Scale) -> list[str]:
-    lines = [f'<path class="grid" d="M{_LEFT} {y(t):.1f}H{_WIDTH - _LEGEND}"/>' for t in y.ticks()]
+    lines = [f'<path {_GRID} d="M{_LEFT} {y(t):.1f}H{_WIDTH - _LEGEND}"/>' for t in y.ticks()]
     return [*lines, *(_text(_LEFT - 6, y(t) + 4, f"{t:,.6g}", "end") for t in y.ticks())]
 
 

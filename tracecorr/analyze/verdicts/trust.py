@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.analyze.clocks import WIDTH_NS
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.frames import collect
-from tracecorr.analyze.losses import LACKS_HEAD, summarize_unaccounted
+from tracecorr.analyze.losses import HAS_NO_HEAD, summarize_unaccounted
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.model import Finding, always, claim, failed, has_several_clocks, passed, unknown
 from tracecorr.clock.refuted import Refuted, find_refuted
@@ -47,12 +47,12 @@ def _nothing_lost(evidence: Evidence) -> Finding:
 
 def _describe(losses: pl.DataFrame, unaccounted: int) -> str:
     """Return what was lost; the unknown part before a log's first line is told separately."""
-    late = losses.filter(LACKS_HEAD).height
+    late = losses.filter(HAS_NO_HEAD).height
     if not late:
         return _describe_spans(losses, unaccounted)
     logs = count_of(late, "HIP logs begin", "HIP log begins")
     head = f"{logs} in the middle of the run: what was printed before the first line is missing"
-    losses = losses.filter(~LACKS_HEAD)
+    losses = losses.filter(~HAS_NO_HEAD)
     if losses.is_empty() and not unaccounted:
         return f"{head}; after that no source reports a loss"
     return f"{head}; {_describe_spans(losses, unaccounted)}"
@@ -65,7 +65,7 @@ def _describe_spans(losses: pl.DataFrame, unaccounted: int) -> str:
 
 def _count_spans(losses: pl.DataFrame) -> dict[str, int]:
     """Return how many spans have an unknown number of lost records, and how many logs begin in the middle."""
-    counts = {"spans_of_unknown_number": losses["count"].null_count(), "late_logs": losses.filter(LACKS_HEAD).height}
+    counts = {"spans_of_unknown_number": losses["count"].null_count(), "late_logs": losses.filter(HAS_NO_HEAD).height}
     return {name: count for name, count in counts.items() if count}
 
 

@@ -1,5 +1,5 @@
 // The detail panel: stages of the chain, the raw records behind them, all columns of the event.
-import { button, make, timeNode } from "./dom.js";
+import { button, make, sortHead, timeNode } from "./dom.js";
 import { markSelection } from "./marks.js";
 import { compare } from "./pages.js";
 import { api, num, short, whole } from "./server.js";
@@ -53,7 +53,7 @@ function stageRow(stage, longest, widest) {
   return row;
 }
 // The way in which somebody sorted them stays from selection to selection.
-let sorted = { by: "", down: false };
+const sorted = { by: "", down: false };
 function stageTable(detail) {
   const table = make("table", "tl-stages"), head = table.createTHead().insertRow(), body = table.createTBody();
   const root = detail.stages.find((s) => s.event === detail.root);
@@ -64,16 +64,10 @@ function stageTable(detail) {
   const fill = () => {
     const column = STAGE_COLUMNS.find(([title]) => title === sorted.by);
     const shown = column ? [...stages].sort((a, b) => compare(column[1](a), column[1](b), sorted.down)) : stages;
-    for (const th of head.children) if (th.dataset.by === sorted.by && sorted.by) th.setAttribute("aria-sort", sorted.down ? "descending" : "ascending"); else th.removeAttribute("aria-sort");
     body.replaceChildren(...shown.map((stage) => stageRow(stage, longest, widest)));
   };
   head.append(make("td"));
-  for (const [title, , time] of STAGE_COLUMNS) {
-    const cell = make("th", time === undefined ? "" : "n");
-    cell.dataset.by = title;
-    cell.append(button(title, "sort by " + title, () => { sorted = { by: title, down: sorted.by === title ? !sorted.down : time !== undefined }; fill(); }));
-    head.append(cell);
-  }
+  for (const [title, , time] of STAGE_COLUMNS) head.append(sortHead(title, title, time !== undefined, sorted, fill));
   fill();
   return table;
 }
@@ -193,13 +187,12 @@ async function tellApart(detail, top) {
   } catch (problem) { message(problem.message); }
 }
 
-const STEPS = [["parent", "U", "Parent"], ["name", "N", "name"], ["kernel", "K", "kernel"], ["queue", "Q", "queue"], ["error", "E", "error"]];
 function steps() {
   const bar = make("div", "tl-row tl-steps");
-  for (const [kind, key, text] of STEPS) {
-    if (kind === "parent") { bar.append(button(text, "the parent (" + key + ")", () => step(kind, false))); continue; }
+  bar.append(button("Parent", "the parent (U)", () => step("parent", false)));
+  for (const [kind, key] of [["name", "N"], ["kernel", "K"], ["queue", "Q"], ["error", "E"]]) {
     bar.append(
-      button("◂", "previous of the same " + kind + " (Shift + " + key + ")", () => step(kind, true)), make("span", "tl-note", text),
+      button("◂", "previous of the same " + kind + " (Shift + " + key + ")", () => step(kind, true)), make("span", "tl-note", kind),
       button("▸", "next of the same " + kind + " (" + key + ")", () => step(kind, false)),
     );
   }
@@ -259,10 +252,8 @@ export function showDetail(detail) {
   columns.addEventListener("toggle", () => { columnsOpen = columns.open; });
   columns.append(make("summary", "", "All columns of #" + detail.event), columnList(detail));
   right.append(columns);
-  const shut = make("button", "tl-shut", "×");
-  shut.title = "close (Esc)";
-  shut.setAttribute("aria-label", "close the details");
-  shut.addEventListener("click", () => clear());
+  const shut = button("×", "close the details (Esc)", clear);
+  shut.className = "tl-shut";
   panel.append(grip(panel), left, right, shut);
   // A call may have hundreds of stages: the selected one is brought in view.
   const row = body.querySelector(".tl-stages tr.chosen");

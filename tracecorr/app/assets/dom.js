@@ -64,6 +64,19 @@ export function checkbox(checked, text, act) {
   row.append(input, make("span", "", text));
   return row;
 }
+// A heading that sorts: `sorted` keeps by what (`key`) and in which direction; numbers begin with the largest.
+export function sortHead(key, title, isNumber, sorted, act) {
+  const cell = make("th", isNumber ? "n" : "");
+  const tell = () => cell.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
+  cell.append(button(title, "sort by " + title, () => {
+    Object.assign(sorted, { by: key, down: sorted.by === key ? !sorted.down : isNumber });
+    for (const one of cell.parentNode.children) one.removeAttribute("aria-sort");
+    tell();
+    act();
+  }));
+  if (sorted.by === key) tell();
+  return cell;
+}
 // A table of texts and elements; `classes` are those of the columns.
 export function table(className, head, rows, classes = []) {
   const out = make("table", className), body = out.createTBody();

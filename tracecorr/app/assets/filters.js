@@ -39,19 +39,17 @@ function later() {
 }
 
 // Asks what the filter of events leaves; lanes without a record disappear.
-let asked = 0, counted = "", emptyTimer = null;
+let asked = 0, counted = "";
 // Lanes without a record in the range, when the range rests.
 export function hideEmptySoon() {
-  if (emptyTimer !== null || counted === JSON.stringify({ t0: Math.floor(view.t0), t1: Math.ceil(view.t1) })) return;
-  hold();
-  emptyTimer = setTimeout(() => { emptyTimer = null; applyFilter().finally(release); }, 250);
+  if (counted !== JSON.stringify(range())) later();
 }
+const range = () => (view.hideEmpty ? { t0: Math.floor(view.t0), t1: Math.ceil(view.t1) } : {});
 export async function applyFilter() {
   const mine = ++asked;
   let found = null, problem = null;
-  const range = view.hideEmpty ? { t0: Math.floor(view.t0), t1: Math.ceil(view.t1) } : {};
-  counted = JSON.stringify(range);
-  try { if (view.hideEmpty || Object.keys(view.only).length) found = await api.filter(range); } catch (failure) { problem = failure; }
+  counted = JSON.stringify(range());
+  try { if (view.hideEmpty || Object.keys(view.only).length) found = await api.filter(range()); } catch (failure) { problem = failure; }
   if (mine !== asked) return; // another filter was set since
   if (problem) message("filter: " + problem.message);
   else {

@@ -29,10 +29,7 @@ function onSelection(act) {
   return () => inTurn(() => { act(); changed(); });
 }
 const ACTIONS = {
-  w: () => view.zoom(1 / 1.5, pointerX()), "+": () => view.zoom(1 / 1.5, pointerX()), "=": () => view.zoom(1 / 1.5, pointerX()),
-  s: () => view.zoom(1.5, pointerX()), "-": () => view.zoom(1.5, pointerX()),
-  a: () => view.pan(-0.15), d: () => view.pan(0.15),
-  arrowleft: () => view.pan(-0.15), arrowright: () => view.pan(0.15),
+  w: () => view.zoom(1 / 1.5, pointerX()), s: () => view.zoom(1.5, pointerX()), a: () => view.pan(-0.15), d: () => view.pan(0.15),
   arrowup: () => view.scrollBy(-60), arrowdown: () => view.scrollBy(60),
   backspace: (event) => goToRange(event.shiftKey), 0: () => showWhole(), f: onSelection(() => fit()), p: onSelection(() => toggleChain()), t: () => toggleTheme(),
   u: () => step("parent", false), g: () => toggleFilters(), m: onSelection(() => markSelection()), z: onSelection(() => zoomMark()),
@@ -40,6 +37,7 @@ const ACTIONS = {
   h: (event) => chooseHeader(event.shiftKey ? -1 : 1), enter: () => foldChosen(),
   "/": () => focusSearch(), ":": () => openPalette(), "?": () => toggleHelp(), escape: () => clear(),
 };
+for (const [key, same] of [["+", "w"], ["=", "w"], ["-", "s"], ["arrowleft", "a"], ["arrowright", "d"]]) ACTIONS[key] = ACTIONS[same];
 for (const [key, kind] of [["n", "name"], ["k", "kernel"], ["q", "queue"], ["e", "error"]]) {
   ACTIONS[key] = (event) => step(kind, event.shiftKey);
 }

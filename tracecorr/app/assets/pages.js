@@ -1,6 +1,6 @@
 // The pages beside the timeline: tables that sort and export, charts that lead back to the timeline.
 import { leaveBy } from "./address.js";
-import { button, dropdown, link, make, table } from "./dom.js";
+import { button, dropdown, link, make, sortHead, table } from "./dom.js";
 import { theme } from "./lanes.js";
 import { showTime, viewExportAddress } from "./marks.js";
 import { api, exactNs, hold, num, release, short, sqlUrl, tableUrl, whole } from "./server.js";
@@ -199,27 +199,15 @@ function sortable(section) {
   const table = make("table", "tl-table");
   const head = table.createTHead().insertRow();
   const body = table.createTBody();
-  let order = null, down = true, shown = section.rows;
+  const sorted = { by: null, down: true };
   const digits = section.columns.map((c, i) => (c.kind === "number" ? mostDigits(section.rows.map((r) => r[i])) : 0));
   const fill = (rows) => body.replaceChildren(...rows.map((r) => rowOf(section, used, r, digits)));
-  for (const i of used) {
-    const cell = make("th", isNumber(section.columns[i]) ? "n" : "");
-    const name = section.columns[i].heading;
-    const sort = button(name, "sort by " + name, () => {
-      down = order === i ? !down : !isText(section.columns[i]);
-      order = i;
-      for (const th of head.children) th.removeAttribute("aria-sort");
-      cell.setAttribute("aria-sort", down ? "descending" : "ascending");
-      shown = [...section.rows].sort((a, b) => compare(a[i], b[i], down));
-      filter();
-    });
-    cell.append(sort);
-    head.append(cell);
-  }
+  for (const i of used) head.append(sortHead(i, section.columns[i].heading, isNumber(section.columns[i]), sorted, () => filter()));
   let wanted = "";
   const told = (values) => values.map((value, i) => section.columns[i].names[value] || value).join(" ").toLowerCase();
   const filter = (text) => {
     if (text !== undefined) wanted = text;
+    const { by, down } = sorted, shown = by === null ? section.rows : [...section.rows].sort((a, b) => compare(a[by], b[by], down));
     fill(wanted ? shown.filter((values) => told(values).includes(wanted)) : shown);
   };
   filter();

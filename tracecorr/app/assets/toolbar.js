@@ -223,7 +223,7 @@ export function toggleHelp(show) {
   const help = $("tl-help");
   if (!help.firstChild) {
     const card = make("div", "tl-card");
-    card.append(make("h3", "", "Documents"), topics(), make("h3", "", "Keys and mouse"), table("", [], KEYS, ["key"]));
+    card.append(make("h2", "", "Documents"), topics(), make("h2", "", "Keys and mouse"), table("", [], KEYS, ["key"]));
     help.append(card);
     help.addEventListener("click", () => toggleHelp(false));
   }

@@ -12,7 +12,7 @@ const LANE_PAD = 5;
 const ROW_H = 15;
 const FOLDED_H = 12; // px of a lane whose kind is folded, whatever its rows
 const PINNED = { id: "pinned", label: "pinned", parent: "" };
-const CHAIN_ROW_H = 26, CHAIN_ROW_MAX = 40;
+const CHAIN_ROW_H = 18, CHAIN_ROW_MAX = 40;
 
 export const view = {
   meta: null, t0: 0, t1: 1, scroll: 0, width: 800, height: 600,
@@ -193,15 +193,8 @@ view.revealItem = function (item) {
   view.scrollBy(0);
 };
 
-view.extent = function () {
-  if (!view.detail) return null;
-  let low = Infinity, high = -Infinity;
-  for (const s of view.detail.stages) {
-    low = Math.min(low, s.start);
-    high = Math.max(high, s.start + s.dur);
-  }
-  return [low, high];
-};
+const spanOf = (stages) => [Math.min(...stages.map((s) => s.start)), Math.max(...stages.map((s) => s.start + s.dur))];
+view.extent = () => view.detail && spanOf(view.detail.stages);
 function fitRange(from, to) {
   const room = Math.max(200, (to - from) * 0.12);
   view.setRange(from - room, to + room * 1.6);
@@ -214,7 +207,6 @@ view.fit = function () {
     size = causes.size;
     for (const edge of edges) if (causes.has(edge.to)) causes.add(edge.from);
   }
-  const spanOf = (some) => [Math.min(...some.map((s) => s.start)), Math.max(...some.map((s) => s.start + s.dur))];
   const steps = own < 0 ? [stages] : [stages.filter((s, i) => causes.has(i)), stages, [stages[own]]], before = [view.t0, view.t1];
   const isShown = () => Math.abs(view.t0 - before[0]) < 1 && Math.abs(view.t1 - before[1]) < 1; // the address keeps whole ns
   const show = (some) => { fitRange(...spanOf(some)); return !isShown(); };
