@@ -227,7 +227,7 @@ def test_setup_launches_stand_apart() -> None:
 def test_answers_in_words_name_their_rows() -> None:
     run = Evidence(tables_of(make_run()))
     answers = answer_questions(run, judge_capture(run))
-    assert len(answers) == 6
+    assert len(answers) == 7
     assert answers[0].lines[0] == (
         "queue 0: requested by hipStreamCreateWithPriority (event 1); the runtime took 850 ns; CREATE_QUEUE (event 3) "
         "took 300 ns and returned 0"

@@ -12,6 +12,7 @@ from tracecorr.analyze.ioctls import summarize_devices, summarize_syscalls
 from tracecorr.analyze.latency import summarize_kernel_latency
 from tracecorr.analyze.launches import summarize_fences
 from tracecorr.analyze.queues import summarize_refcounts
+from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.run_facts import list_machine
 from tracecorr.analyze.run_time import summarize_iterations, summarize_layers
 
@@ -63,7 +64,14 @@ def test_devices_and_system_calls() -> None:
         ("device", "/dev/kfd"), ("device_by", "open"),
     )]  # fmt: skip
     tables = tables_of({"events": events, "args": args, "threads": [{"thread": 0, "process": 0, "comm": "python"}]})
-    assert summarize_devices(tables).rows() == [(0, "/dev/kfd", 10, 0, "python", 2, 1, 30, "open")]
+    (row,) = summarize_devices(tables).rows()
+    assert row == (0, "/dev/kfd", 10, 0, "python", 2, 1, 30, "python", "open", True)
+    info = {"devices": {"4242": {"open": ["4 /dev/kfd"], "mapped": []}}}
+    (answer,) = (one for one in summarize_capture("x", tables, info).answers if "/dev/kfd" in one.question)
+    assert answer.lines[0].startswith(
+        "/dev/kfd, process 0: opened at 0.000000 s by thread python (event 0); 2 calls on"
+    )
+    assert answer.lines[1] == "/proc showed while it ran: process 4242 had open descriptor 4 /dev/kfd"
     (row,) = summarize_syscalls(tables("events")).to_dicts()
     assert [row[key] for key in ("name", "calls", "errors", "total_ns", "max_ns", "longest")] == [
         "openat", 2, 1, 14, 9, 2,
@@ -119,8 +127,10 @@ def test_the_machine_is_told_by_capture_topology_and_log() -> None:
         "events": [_event(0, "other", "hip_version", 0, source="amd_log")],
         "args": [{"event": 0, "key": "version", "text": "HIP Version: 7.2"}],
     }
-    info = {"host": {"kernel": "6.12", "parameters": {"num_kcq": "2"}}, "environment": {"GPU_MAX_HW_QUEUES": "8"}}
+    host = {"kernel": "6.12", "parameters": {"num_kcq": "2"}, "gpus": {"0000:c5:00.0": "AMD Instinct MI300X"}}
+    info = {"host": host, "environment": {"GPU_MAX_HW_QUEUES": "8"}, "packages": {"torch": "2.9.0+rocm6.4"}}
     assert list_machine(tables_of(rows), info).select("what", "value").rows() == [
         ("kernel", "6.12"), ("GPU 0", "gfx942, 80 CUs, 4 XCCs, SPX, MEC 190"), ("HIP", "HIP Version: 7.2"),
+        ("GPU at 0000:c5:00.0", "AMD Instinct MI300X"), ("Python package torch", "2.9.0+rocm6.4"),
         ("environment GPU_MAX_HW_QUEUES", "8"), ("amdgpu.num_kcq", "2"),
     ]  # fmt: skip

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from tracecorr.capture.facts import name_cards
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.snapshots import Snapshots, look_at_slots, read_devices
+from tracecorr.capture.snapshots import Snapshots, look_at_slots, read_devices, read_packages
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.store.recording import list_raw_files
 
@@ -89,6 +92,30 @@ def test_no_gpu_means_no_file(folder: RecordingFolder, tmp_path: Path) -> None:
     taker.finish()
     assert not (folder.shown / "raw/sysfs.jsonl").exists()
     assert read_devices(os.getpid()) == {"open": [], "mapped": []}
+
+
+def test_python_packages_are_named_whose_libraries_are_mapped() -> None:
+    importlib.import_module("numpy")
+    assert read_packages(os.getpid())["numpy"] == version("numpy")
+
+
+def test_gpus_have_the_names_that_they_tell_or_that_the_table_has(tmp_path: Path) -> None:
+    table = tmp_path / "amdgpu.ids"
+    table.write_text(
+        "# List of AMDGPU IDs\n1.0.0\n74A1,\t00,\tAMD Instinct MI300X\n744C,\tC8,\tAMD Radeon RX 7900 XTX\n"
+    )
+    cards = {
+        "0000:05:00.0": {"device": "0x74a1", "revision": "0x00"}, "0000:85:00.0": {"device": "0x74a1"},
+        "0000:c5:00.0": {"device": "0x74a1", "revision": "0x00", "product_name": "AMD Instinct MI300X OAM"},
+        "0000:c6:00.0": {"device": "0x9999", "revision": "0x00"},
+    }  # fmt: skip
+    for address, files in cards.items():
+        (tmp_path / address).mkdir()
+        for name, text in files.items():
+            (tmp_path / address / name).write_text(f"{text}\n")
+    assert name_cards(tmp_path, table) == {
+        "0000:05:00.0": "AMD Instinct MI300X", "0000:c5:00.0": "AMD Instinct MI300X OAM",
+    }  # fmt: skip
 
 
 def test_no_more_dumps_are_taken_than_tables_can_count(

@@ -30,7 +30,8 @@ def test_the_report_is_one_screen_and_begins_with_what_was_open(run: Run) -> Non
     told = run("report", "x").out
     questions = re.findall(r"^\*\*(.+)\*\*$", told, re.MULTILINE)
     assert questions == [
-        "What was still open at the end?", "What went wrong?", "Findings", "Queues", "Dispatches, stage by stage",
+        "What was still open at the end?", "What went wrong?", "Findings", "Queues", "Kernels",
+        "Dispatches, stage by stage",
     ]  # fmt: skip
     assert "- hipStreamSynchronize: a deadlock; only a write of the host" in told
     assert len(told.splitlines()) <= _LINES

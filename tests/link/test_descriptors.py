@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tracecorr.analyze.report import summarize_capture
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -226,3 +227,31 @@ def test_no_system_call_but_the_ioctls_of_the_recorded_driver_is_one_of_it(
     found = [r for r in rows if r[0] == "ioctl"]
     assert {by: sum(r[3] == by for r in found) for by in {str(r[3]) for r in found}} == known
     assert all(r == PLAIN for r in rows if r[0] != "ioctl")
+
+
+def _opened(capture: Capture) -> list[tuple[str, bool, str]]:
+    """Return of each device whether its open is known, and the answer's line."""
+    report = summarize_capture(capture.name, capture.table, capture.info)
+    rows = next(section.frame for section in report.sections if section.key == "devices")
+    lines = next(answer.lines for answer in report.answers if "/dev/kfd" in answer.question)
+    return [
+        (row["device"], row["open_event"] is not None, line) for row, line in zip(rows.to_dicts(), lines, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_known", "told"),
+    [
+        # No path is printed before Linux 7.2: the open is the one whose descriptor was used.
+        (_open("a-10", "/dev/kfd", 4).replace(' "/dev/kfd"', "") + _ioctl(4), True, "opened at 100.000000 s by thread"),
+        (_open("a-10", "/dev/kfd", 4) + _ioctl(4), True, "opened at 100.000000 s by thread"),
+        (_ioctl(4), False, "its open is not in the trace (the trace has no open calls: record syscalls:sys_enter_open"),
+        (_open("a-10", "/etc/a", 3) + _ioctl(4), False, "(it was opened before the trace began, or by a parent)"),
+    ],
+)  # fmt: skip
+def test_who_opened_the_kfd_is_told_or_why_not(
+    correlate_trace: Correlator, text: str, is_known: bool, told: str
+) -> None:
+    ((device, known, line),) = _opened(correlate_trace(text))
+    assert (device, known) == ("/dev/kfd", is_known)
+    assert told in line and "1 call on it, the first at 100." in line

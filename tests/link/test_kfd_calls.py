@@ -76,6 +76,17 @@ def test_fields_of_an_ioctl_come_from_the_probe_inside(correlate_trace: Correlat
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("cmd", "late"), [(0xC0604B02, {"engine": 3, "metadata_ring": 4096}), (0xC0584B02, {})])
+def test_late_fields_of_a_creation_are_believed_where_the_caller_gave_them(
+    correlate_trace: Correlator, cmd: int, late: dict[str, int]
+) -> None:
+    """A struct of 88 bytes ends before them (SYNTHETIC, as the probe of the plan reads it)."""
+    text = CREATE.format(ring=0x7F0000, gpu=0xF7BC, result="0x0").replace("0xc0604b02", hex(cmd))
+    capture = correlate_trace(_clean(text.replace("prio=7", "prio=7 engine=3 metadata_ring=4096")))
+    found = _args(capture, "AMDKFD_IOC_CREATE_QUEUE")[0]
+    assert {key: found[key] for key in ("engine", "metadata_ring") if key in found} == late
+
+
 def test_user_queues_of_the_drm_are_queues_with_doorbells(correlate_trace: Correlator) -> None:
     """DRM_IOCTL_AMDGPU_USERQ makes (operation 1) and frees (2) them; SYNTHETIC, as the probe of the plan reads it."""
     text = """

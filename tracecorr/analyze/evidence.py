@@ -14,8 +14,10 @@ from tracecorr.analyze.calls import list_setup_calls
 from tracecorr.analyze.failures import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
+from tracecorr.analyze.ioctls import summarize_devices
 from tracecorr.analyze.kernels import count_profiled
 from tracecorr.analyze.losses import HAS_NO_HEAD
+from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_backlog
@@ -170,6 +172,16 @@ class Evidence:
     def complaints(self) -> pl.DataFrame:
         """Return the errors and warnings of the runtime (`complaints.summarize_complaints`)."""
         return summarize_complaints(self.tables)
+
+    @cached_property
+    def devices(self) -> pl.DataFrame:
+        """Return the GPU devices that processes opened or called (`ioctls.summarize_devices`)."""
+        return summarize_devices(self.tables)
+
+    @cached_property
+    def memory(self) -> pl.DataFrame:
+        """Return the allocations (`memory.summarize_memory`)."""
+        return summarize_memory(self.tables("events"), self.tables("args"))
 
     @cached_property
     def profiled(self) -> tuple[int, int]:

@@ -51,50 +51,48 @@ def summarize_syscalls(events: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-_OPENED_BY = {"kfd_open": "kfd", "drm_open": "drm", "amdgpu_driver_open_kms": "drm"}
+_KFD = "/dev/kfd"
+_OPENED_BY = {"kfd_open": _KFD, "drm_open": "drm", "amdgpu_driver_open_kms": "drm"}
+_OPENS = ("open", "openat", "openat2", "creat")
 
 
 def summarize_devices(tables: Tables) -> pl.DataFrame:
     """Return one row per process and GPU device that it opened or called: `/dev/kfd`, render nodes.
 
-    Returns: process, device (its path, or `kfd` and `drm` where only the driver is known), opened_ns, open_event,
-        opened_by (name of the thread), calls (ioctls and mappings on it), first_event, first_ns, known_by (how the
-        device behind the descriptor is known).
+    Returns: process, device (its path; `drm` where no path is recorded), opened_ns, open_event, opened_by (name of the
+        thread), calls (ioctls and mappings on it), first_event, first_ns, first_by, known_by (how the device behind the
+        descriptor is known), opens (whether the trace has an open of any file by the process).
     """
-    events = tables("events").select("event", "ts_ns", "process", "thread", "result", *as_text("name"))
-    args = tables("args").with_columns(as_text("key")).select("event", "key", "text")
-    told = args.filter(pl.col("key").is_in(["device", "device_by"]) & pl.col("text").is_not_null())
-    pivoted = told.group_by("event").agg(
-        device=pl.col("text").filter(pl.col("key") == "device").first(),
+    events = tables("events").select("event", "ts_ns", "process", "thread", *as_text("name", "result"))
+    names = tables("threads").select("thread", comm=pl.col("comm").cast(pl.String))
+    args = tables("args").with_columns(as_text("key")).select("event", "key", "text").drop_nulls("text")
+    told = args.filter(pl.col("key").is_in(["device", "device_by"])).group_by("event").agg(
+        device=pl.col("text").filter(pl.col("key") == "device").first().replace({"kfd": _KFD}),
         known_by=pl.col("text").filter(pl.col("key") == "device_by").first(),
-    )
-    uses = events.join(pivoted.drop_nulls("device"), on="event").sort("event").group_by("process", "device").agg(
+    ).drop_nulls("device")  # fmt: skip
+    on_device = events.join(told, on="event").join(names, on="thread", how="left").sort("event")
+    is_open, whose = pl.col("name").is_in(_OPENS), ["process", "device"]
+    uses = on_device.filter(~is_open).group_by(whose).agg(
         calls=pl.len().cast(pl.Int64), first_event=pl.col("event").first(), first_ns=pl.col("ts_ns").first(),
-        known_by=pl.col("known_by").first(),
+        first_by=pl.col("comm").first(), known_by=pl.col("known_by").first(),
     )  # fmt: skip
     paths = args.filter((pl.col("key") == "path") & pl.col("text").str.contains("^/dev/(kfd|dri/)"))
-    by_path = events.join(paths.select("event", device="text"), on="event")
+    failed = pl.col("result").str.starts_with("E").fill_null(value=False)
+    by_path = events.filter(~failed).join(paths.select("event", device="text"), on="event")
     by_name = events.filter(pl.col("name").is_in(list(_OPENED_BY))).with_columns(
         device=pl.col("name").replace_strict(_OPENED_BY, default=None, return_dtype=pl.String)
     )
-    names = tables("threads").select("thread", opened_by=pl.col("comm").cast(pl.String))
-    opens = pl.concat([by_path, by_name], how="diagonal").join(names, on="thread", how="left").sort("event")
-    opened = opens.group_by("process", "device").agg(
-        opened_ns=pl.col("ts_ns").first(), open_event=pl.col("event").first(), opened_by=pl.col("opened_by").first()
-    )
-    both = opened.join(uses, on=["process", "device"], how="full", coalesce=True, nulls_equal=True)
-    shown = (
-        "process",
-        "device",
-        "opened_ns",
-        "open_event",
-        "opened_by",
-        "calls",
-        "first_event",
-        "first_ns",
-        "known_by",
-    )
-    return collect(both.select(shown).with_columns(pl.col("calls").fill_null(0)).sort("process", "device"))
+    others = pl.concat([by_path, by_name], how="diagonal").join(names, on="thread", how="left")
+    opened = pl.concat([on_device.filter(is_open), others], how="diagonal").sort("event").group_by(whose).agg(
+        opened_ns=pl.col("ts_ns").first(), open_event=pl.col("event").first(), opened_by=pl.col("comm").first()
+    )  # fmt: skip
+    shown = ("process", "device", "opened_ns", "open_event", "opened_by", "calls", "first_event", "first_ns",
+             "first_by", "known_by", "opens")  # fmt: skip
+    both = opened.join(uses, on=whose, how="full", coalesce=True, nulls_equal=True)
+    traced = events.filter(is_open).group_by("process").agg(opens=pl.lit(value=True))
+    both = both.join(traced, on="process", how="left", nulls_equal=True)
+    counted = both.with_columns(pl.col("calls").fill_null(0), pl.col("opens").fill_null(value=False))
+    return collect(counted.select(shown).sort("process", "device"))
 
 
 def explain_ioctls(events: pl.LazyFrame) -> str:

@@ -177,7 +177,10 @@ def list_machine(tables: Tables, info: Mapping[str, Any]) -> pl.DataFrame:
         rows += [
             (what, text, "HIP log") for text in collect(found.select("text").unique().sort("text").head(8))["text"]
         ]
-    for prefix, values in (("environment ", info.get("environment")), ("amdgpu.", host.get("parameters"))):
+    for prefix, values in (
+        ("GPU at ", host.get("gpus")), ("Python package ", info.get("packages")),
+        ("environment ", info.get("environment")), ("amdgpu.", host.get("parameters")),
+    ):  # fmt: skip
         named = values.items() if isinstance(values, Mapping) else ()
         rows += [(f"{prefix}{name}", str(value), "capture") for name, value in named]
     return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String, "known_from": pl.String}, orient="row")

@@ -72,18 +72,39 @@ def _lines(path: Path) -> list[str]:
 _TOPOLOGY = Path("/sys/class/kfd/kfd/topology")
 _DRIVER = Path("/sys/module/amdgpu")
 _ROCM_VERSION = Path("/opt/rocm/.info/version")
+_CARDS = Path("/sys/bus/pci/drivers/amdgpu")
+# libdrm's table of names: device, revision (both hexadecimal), name.
+_CARD_NAMES = Path("/usr/share/libdrm/amdgpu.ids")
 _CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "monotonic_raw": time.CLOCK_MONOTONIC_RAW,
            "boottime": time.CLOCK_BOOTTIME, "realtime": time.CLOCK_REALTIME}  # fmt: skip
 
 
 def _read_host() -> dict[str, Any]:
-    """Return name, kernel, machine, CPUs and driver version."""
+    """Return name, kernel, machine, CPUs, driver version, and names of the GPUs by their PCI address."""
     system = platform.uname()
     return {
         "name": system.node, "kernel": system.release, "machine": system.machine, "cpus": os.cpu_count(),
         "parameters": {path.name: _text(path) for path in sorted((_DRIVER / "parameters").glob("*")) if path.is_file()},
         "driver": _text(_DRIVER / "version") or _text(_DRIVER / "srcversion"), "rocm": _text(_ROCM_VERSION),
+        "gpus": name_cards(_CARDS, _CARD_NAMES),
     }  # fmt: skip
+
+
+def name_cards(cards: Path, names: Path) -> dict[str, str]:
+    """Return the marketing name of each GPU that tells it itself (`product_name`), or that libdrm's table has.
+
+    Args:
+        cards: folder of the driver, with one for each PCI address.
+        names: the table.
+    """
+    lines = (line.split(",", 2) for line in _text(names).splitlines() if not line.startswith("#"))
+    known = {tuple(int(cell, 16) for cell in cells[:2]): cells[2].strip() for cells in lines if len(cells) == 3}
+    found: dict[str, str] = {}
+    for card in sorted(cards.glob("*:*:*.*")):
+        ids = (_text(card / "device"), _text(card / "revision"))
+        name = _text(card / "product_name") or (known.get(tuple(int(text, 16) for text in ids)) if all(ids) else None)
+        found |= {card.name: name} if name else {}
+    return found
 
 
 def read_all_clocks() -> dict[str, int]:

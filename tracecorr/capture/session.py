@@ -373,6 +373,7 @@ class Session:
         self._snapshots.finish()
         self.problems += [*self._snapshots.problems, *self._recorder.problems]
         self._info["devices"] = {str(pid): found for pid, found in sorted(self._snapshots.devices.items())}
+        self._info["packages"] = dict(sorted(self._snapshots.packages.items()))
         self._plan.learn()
         self.problems += self._recorder.disarm()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import PARTLY, YES, Finding
+from tracecorr.capture.workload.files import glob_inside
 from tracecorr.model.errors import MachineError
 from tracecorr.read.kfd.topology import SDMA_TYPES, parse_properties
 from tracecorr.store.raw import read_topology
@@ -28,6 +30,9 @@ _CARDS = Path("/sys/class/drm")
 _PROCESS_COUNTERS, _QUEUE_FIELDS = ("vram_*",), ("gpuid", "size", "type")
 _CARD_COUNTERS = ("gpu_busy_percent", "mem_busy_percent", "mem_info_vram_used")
 _DEVICES = ("/dev/kfd", "/dev/dri/")
+# A library of a Python package among the mappings of a process; its version is the name of a folder beside it.
+_PACKAGE = re.compile(r" (/\S*/(?:site|dist)-packages)/(\w+)(?:\.libs)?/\S*\.so")
+_MOST_PACKAGES = 32
 
 
 class Snapshots:
@@ -53,6 +58,7 @@ class Snapshots:
         self._next_hqds = self._next_poll = 0.0
         self._dumps = 0
         self.devices: dict[int, dict[str, Any]] = {}
+        self.packages: dict[str, str] = {}
         self.problems: list[str] = []
 
     def tick(self, pids: Iterable[int]) -> None:
@@ -96,6 +102,7 @@ class Snapshots:
             devices = read_devices(pid)
             if any(devices.values()):
                 self.devices[pid] = devices
+                self.packages |= read_packages(pid)
         if found["processes"] or found["cards"]:
             line = {"start_ns": start, "end_ns": time.monotonic_ns(), **found}
             self._folder.append_line("raw/sysfs.jsonl", json.dumps(line))
@@ -159,6 +166,19 @@ def read_devices(pid: int) -> dict[str, list[str]]:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         mapped = [line for line in lines if any(f" {device}" in line for device in _DEVICES)]
     return {"open": opened, "mapped": mapped}
+
+
+def read_packages(pid: int) -> dict[str, str]:
+    """Return the Python packages whose libraries a process maps, with their versions: `torch` -> `2.9.0`."""
+    try:
+        mapped = set(_PACKAGE.findall(Path(f"/proc/{pid}/maps").read_text(errors="replace")))
+    except OSError:
+        return {}
+    found = {}
+    for folder, package in sorted(mapped)[:_MOST_PACKAGES]:
+        for info in glob_inside(Path(f"/proc/{pid}/root"), folder, f"{package}-*.dist-info"):
+            found[package] = Path(info).name.removesuffix(".dist-info").partition("-")[2]
+    return found
 
 
 def _read_evictions(root: Path) -> dict[str, int]:

@@ -24,6 +24,8 @@ from tracecorr.read.kfd.ioctls import (
 KFD, DRM, OTHER = "kfd", "drm", "other"
 # How a device is known, the surest first.
 BY_DRIVER, BY_PATH, BY_OPEN, BY_NUMBER = "driver", "path", "open", "number"
+# Of an open whose path is not known: by what was done with its descriptor.
+BY_USE = "use"
 
 _OPENS = ("open", "openat", "openat2", "creat")
 _DUPS = ("dup", "dup2", "dup3")
@@ -39,7 +41,7 @@ _MAX_HOPS = 32
 _CALL_COLUMNS = (
     "event", "process", "thread", "fd", "cmd", "ts_ns", "dur_ns", "offset", "end_offset", "name", "result", "layer"
 )  # fmt: skip
-_FOUND = {"event": pl.Int64, "device": pl.String, "device_by": pl.String, "path": pl.String}
+_FOUND = {"event": pl.Int64, "device": pl.String, "device_by": pl.String, "path": pl.String, "origin": pl.Int64}
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,17 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
         tids: tid, process of every kernel thread.
 
     Returns: event, device (`kfd`, `drm`, `other`; null = not known), device_by (`driver`: a function of the driver
-        ran inside the call; `path`; `open`: a function of the driver ran inside the open; `number`), path.
+        ran inside the call; `path`; `open`: a function of the driver ran inside the open; `number`), path, origin.
     """
     calls = _order(events)
     uses = calls.filter(pl.col("use"))
     # A probe in the driver that stands for its ioctl has no descriptor, and needs none.
     probed = events.select("event", "fd", "cmd", "layer")
     probed = probed.filter((pl.col("layer") == "ioctl") & pl.col("fd").is_null() & pl.col("cmd").is_not_null())
-    inside = probed.select("event", device=pl.lit(KFD), device_by=pl.lit(BY_DRIVER), path=pl.lit(None, pl.String))
+    inside = probed.select(
+        "event", device=pl.lit(KFD), device_by=pl.lit(BY_DRIVER), path=pl.lit(None, pl.String),
+        origin=pl.lit(None, pl.Int64),
+    )  # fmt: skip
     if uses.is_empty():
         return pl.concat([pl.DataFrame(schema=_FOUND), inside])
     definitions = _definitions(calls, events, args)
@@ -97,7 +102,7 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     )  # fmt: skip
     # A number may have been given out again unseen where closes are not traced.
     told = _tell_others(described) if closes else described
-    return pl.concat([told.drop("origin"), inside])
+    return pl.concat([told.select(list(_FOUND)), inside])
 
 
 def _tell_others(described: pl.DataFrame) -> pl.DataFrame:
@@ -147,8 +152,14 @@ def name_ioctls(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
 
 @gives(frames.EVENT_ARGS)
 def list_device_args(devices: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of args: `device` (its path where known) and `device_by` of calls to a KFD or DRM device."""
-    known = devices.filter(pl.col("device").is_in([KFD, DRM]))
+    """Return rows of args: `device` (its path where known) and `device_by` of calls to a KFD or DRM device.
+
+    An open without a path has them, too, where all that was done with its descriptor is of one device.
+    """
+    of_one = pl.col("device").n_unique().over("origin") == 1
+    opens = devices.drop_nulls(["device", "origin"]).filter(of_one & pl.col("path").is_null().all().over("origin"))
+    opens = opens.unique("origin").with_columns(event="origin", device_by=pl.lit(BY_USE))
+    known = pl.concat([devices, opens.sort("event")]).filter(pl.col("device").is_in([KFD, DRM]))
     rows = [
         known.select("event", key=pl.lit(key), u64=pl.lit(None, pl.UInt64), text=text)
         for key, text in (("device", pl.coalesce("path", "device")), ("device_by", pl.col("device_by")))
@@ -302,6 +313,8 @@ def _device_by_number(cmd: pl.Expr) -> pl.Expr:
     return pl.when(kfd).then(pl.lit(KFD)).when(kind == DRM_TYPE).then(pl.lit(DRM))
 
 
+# Fields of CREATE_QUEUE that a struct of this size has first (kfd_ioctl.h, KFD 1.17 and 1.22).
+_LATE_FIELDS, _LATE_SIZE = ("engine", "metadata_ring"), 96
 # A shorter name of a probe may begin the names of several requests.
 _LEAST_NAME = 5
 # A file cannot be that long: an offset from here on is one of /dev/kfd, though its open was not seen.
@@ -312,7 +325,7 @@ _LEAST_KFD_OFFSET = 1 << 62
 def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the fields that probes inside the driver read, as rows of args of the ioctl around them.
 
-    A number with a meaning comes with a second row `KEY_name`.
+    A number with a meaning comes with a second row `KEY_name`. What lies behind the caller's struct is no field of it.
 
     Args:
         events: placed events with `enclosing_call`.
@@ -320,9 +333,10 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """
     layer, name = pl.col("layer"), pl.col("name").cast(pl.String)
     operation = name.str.strip_prefix(KFD_PREFIX).str.to_lowercase()
-    rows = events.select("event", "enclosing_call", "name", "layer")
+    rows = events.select("event", "enclosing_call", "name", "layer", "cmd")
     rows = rows.filter(layer.is_in(["ioctl", "kfd"]) | ((layer == "amdgpu") & (name == USERQ_HANDLER)))
-    ioctls = rows.filter(layer == "ioctl").select(parent="event", operation=operation)
+    size = pl.col("cmd") // 2**16 % 2**14
+    ioctls = rows.filter(layer == "ioctl").select(parent="event", operation=operation, size=size)
     probes = rows.filter((layer != "ioctl") & pl.col("enclosing_call").is_not_null())
     probes = probes.select(parent="enclosing_call", probe="event", function=name).join(ioctls, on="parent")
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
@@ -335,7 +349,8 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     )
     asked = args if len(probes) else args.clear()
     fields = asked.select("u64", "text", probe="event", key=pl.col("key").cast(pl.String)).join(probes, on="probe")
-    fields = fields.unique(["parent", "key"], keep="first", maintain_order=True)
+    is_there = ~pl.col("key").is_in(_LATE_FIELDS) | (pl.col("size") >= _LATE_SIZE).fill_null(value=False)
+    fields = fields.filter(is_there).unique(["parent", "key"], keep="first", maintain_order=True)
     distinct = fields.select("function", "key", "u64").drop_nulls().unique()
     meanings = [name_value(*row) for row in distinct.iter_rows()]
     named = fields.join(

@@ -110,11 +110,14 @@ def _add_dumps(driver: Driver, read: Callable[[str], bytes], names: Sequence[str
             try:
                 yield "dumps", {name: read(name)}
             except TracecorrError as error:
-                yield "gap", error.what
+                yield "gap", f"{name}: {error.what}"
 
         sight = Looking(0, look, time.monotonic() + _DUMP_SECONDS).wait()
         if name not in sight.dumps:
-            gaps.append(f"{name} gave no answer in {_DUMP_SECONDS:g} s: {sight.gaps[0] if sight.gaps else 'it ended'}")
+            late = (
+                f"{name} gave no answer in {_DUMP_SECONDS:g} s: the driver may hold its lock; no more was asked of it"
+            )
+            gaps.append(next((gap for gap in sight.gaps if gap.startswith(f"{name}: ")), late))
             break
         found = pl.concat([dump.rows for dump in read_dumps(sight.dumps[name])], how="diagonal_relaxed")
         rows.append(schema.HQD.conform(found.with_columns(snapshot=pl.lit(number))))

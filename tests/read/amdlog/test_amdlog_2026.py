@@ -229,6 +229,26 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "Memory Fault Error [GPU index: 0, faulting addr: 0x7f12, kernel: k(int)]": (
         "other", "memory_fault", {}, {"gpu_index": 0, "fault_address": 0x7F12, "fault_kernel": "k(int)"},
     ),
+    "Memory Fault Error": ("other", "memory_fault", {}, {}),
+    "Callback: Queue 0x50 aborting with error : HSA_STATUS_ERROR: A generic error. code: 0x29": (
+        "aql", "queue_aborted", {}, {"queue": 0x50, "error": "HSA_STATUS_ERROR: A generic error.", "code": 0x29},
+    ),
+    # What kept its text.
+    "ShaderName : k(float const*, int)": ("aql", "shader_name", {"kernel": "k(float const*, int)"}, {}),
+    "[hipGraph] Add KernelNode(0x55)": ("other", "graph_node_added", {}, {"node": "KernelNode", "address": 0x55}),
+    "[hipGraph] Root node: KernelNode(0x55)": ("other", "graph_root_node", {}, {"node": "KernelNode", "address": 0x55}),
+    "Deleting CG enabled hardware queue 0x50 ": ("aql", "queue_deleted", {"ring": 0x50}, {}),
+    "Number of allocated hardware queues with low priority: 1, with normal priority: 2, with high priority: 3, maximum "
+    "per priority is: 4": ("aql", "queue_allocated_count", {}, {"low": 1, "normal": 2, "high": 3, "maximum": 4}),
+    **{
+        f"HSA BatchCopy {form} [1/2] engineOp=D2D/P2P, {places}, size=12, {_WAITS}": (
+            "copy", "copy", {**_WAITED, "src": 1, "dst": 2, "size_bytes": 12},
+            {"engine_op": "D2D/P2P", "batch": form, "batch_entry": 1, "batch_entries": 2},
+        )
+        for form, places in (
+            ("Broadcast", "src=0x1, dst=0x2"), ("IndirectSrc", "dst=0x2, src=0x1"), ("IndirectDst", "dst=0x2, src=0x1"),
+        )
+    },
 }  # fmt: skip
 
 
@@ -247,6 +267,14 @@ def test_the_size_of_arguments_is_that_of_the_packet_behind_it() -> None:
     found = read(log("argSize = 28, KernargSegmentByteSize = 284, KernargSegmentAlignment = 8", dispatch))
     assert found.packet(found.one(name="dispatch"))["kernarg_bytes"] == 284
     assert len(found.events) == 1
+
+
+def test_arguments_of_a_kernel_are_used_and_no_rows() -> None:
+    args = ("ptr:0x7f00 ", "ptr:0x7f00 obj:[0x7f00-0x8000]", "val:0x5 (size:0x4)", "0x01 02 03 ... (size:0x80)")
+    whole = log(*(f"Arg{i}: T a{i} = {text}" for i, text in enumerate(args)), next(iter(MESSAGES)))
+    found = read(whole)
+    assert [row["name"] for row in found.events.to_dicts()] == ["dispatch"]
+    assert found.counts() == {"used": (5, len(whole))}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ _COMMON = {
     "info_stream": "guid TEXT, nid INTEGER, pid INTEGER, name TEXT",
     "info_kernel_symbol": "guid TEXT, nid INTEGER, pid INTEGER, code_object_id INTEGER, kernel_name TEXT, "
     "display_name TEXT, kernel_object INTEGER, extdata JSONB DEFAULT '{}'",
+    "info_pmc": "guid TEXT, nid INTEGER, pid INTEGER, agent_id INTEGER, name TEXT NOT NULL, symbol TEXT NOT NULL",
+    "pmc_event": "guid TEXT, event_id INTEGER, pmc_id INTEGER NOT NULL, value REAL DEFAULT 0.0",
     "event": "guid TEXT, category_id INTEGER, stack_id INTEGER, parent_stack_id INTEGER, correlation_id INTEGER, "
     "extdata JSONB DEFAULT '{}'",
 }
@@ -64,6 +66,7 @@ class Profile:
         kernels: (tid, correlation, start, end, queue, dispatch id, kernel name).
         copies: (tid, correlation, start, end, name, size).
         memory: (tid, correlation, start, end, level, type, size).
+        counters: (dispatch id, name, values of the instances of its block).
     """
 
     pid: int = 31
@@ -71,6 +74,7 @@ class Profile:
     kernels: list[tuple[int, int, int, int, int, int, str]] = field(default_factory=list)
     copies: list[tuple[int, int, int, int, str, int]] = field(default_factory=list)
     memory: list[tuple[int, int, int, int, str, str, int]] = field(default_factory=list)
+    counters: list[tuple[int, str, tuple[float, ...]]] = field(default_factory=list)
 
 
 SMALL = Profile(
@@ -83,6 +87,7 @@ SMALL = Profile(
     kernels=[(32, 2, 2000, 2500, 2, 7, "vadd(float*, int)")],
     copies=[(32, 5, 3000, 3300, "MEMORY_COPY_HOST_TO_DEVICE", 4096)],
     memory=[(32, 1, 1010, 1050, "REAL", "ALLOC", 8192)],
+    counters=[(7, "SQ_WAVES", (64, 32)), (7, "MeanOccupancy", (0.5,))],
 )
 
 
@@ -150,6 +155,10 @@ def write_rocpd(path: Path, profile: Profile = SMALL, guid: str = GUID, timestam
         event = w.event("KERNEL_DISPATCH", correlation)
         place = w.place(profile.pid, tid, start, end, queue_id=queue, agent_id=agent)
         w.add("kernel_dispatch", kernel_id=symbols[kernel], dispatch_id=dispatch, event_id=event, **place)
+        for of, name, values in profile.counters:
+            counter = w.add("info_pmc", name=name, symbol=name) if of == dispatch else None
+            for value in values if counter else ():
+                w.add("pmc_event", event_id=event, pmc_id=counter, value=value)
     for tid, correlation, start, end, name, size in profile.copies:
         event, place = w.event("MEMORY_COPY", correlation), w.place(profile.pid, tid, start, end)
         w.add("memory_copy", name_id=w.string(name), size=size, event_id=event, **place)
@@ -207,6 +216,18 @@ def sdk_json(profile: Profile = SMALL) -> dict[str, Any]:
     process = {
         "metadata": {"pid": profile.pid, "command": ["synthetic"]}, "agents": [{"id": {"handle": 3}, "node_id": 4}],
         "strings": {"buffer_records": kinds, "marker_api": markers}, "kernel_symbols": symbols,
-        "callback_records": {"counter_collection": []}, "buffer_records": records,
+        "counters": [{"id": {"handle": i}, "name": c[1]} for i, c in enumerate(profile.counters)],
+        "callback_records": {"counter_collection": [_collect(profile, k) for k in records["kernel_dispatch"]]},
+        "buffer_records": records,
     }  # fmt: skip
     return {"rocprofiler-sdk-tool": [process]}
+
+
+def _collect(profile: Profile, dispatch: dict[str, Any]) -> dict[str, Any]:
+    """Return the counters of a dispatch as the JSON has them."""
+    own = dispatch["dispatch_info"]["dispatch_id"]
+    values = [
+        {"counter_id": {"handle": i}, "value": value}
+        for i, (of, _, told) in enumerate(profile.counters) if of == own for value in told
+    ]  # fmt: skip
+    return {"thread_id": dispatch["thread_id"], "dispatch_data": dispatch, "records": values}

@@ -75,6 +75,24 @@ def test_json_says_the_same() -> None:
     assert rows_of(blocks) == [tuple(row) for row in expected]
 
 
+@pytest.mark.parametrize("form", ["json", "json of counters alone", "database"])
+def test_counters_are_values_of_their_dispatch(form: str, tmp_path: Path) -> None:
+    """Instances of a block are summed, as in the table of counters."""
+    said = sdk_json()
+    if form == "json of counters alone":
+        del said["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
+    is_file = form == "database"
+    blocks = (
+        read_database(write_rocpd(tmp_path / "x.db")) if is_file else [*read_rocprof([json.dumps(said).encode()], 3)]
+    )
+    (dispatch,) = pl.concat([block.events for block in blocks]).filter(pl.col("kernel").is_not_null()).to_dicts()
+    args = pl.concat([block.args for block in blocks]).filter(offset=dispatch["offset"])
+    told = {key: u64 if text is None else text for key, u64, text in args.select("key", "u64", "text").iter_rows()}
+    assert (dispatch["stamp_ns"], dispatch["end_stamp_ns"], told["dispatch_id"]) == (2000, 2500, 7)
+    assert (told["SQ_WAVES"], told["MeanOccupancy"]) == (96, "0.5")
+    assert pl.concat([block.args for block in blocks])["key"].to_list().count("SQ_WAVES") == 1
+
+
 def test_names_behind_the_records_are_known_too() -> None:
     told = sdk_json()
     process = told["rocprofiler-sdk-tool"][0]

@@ -23,6 +23,16 @@ _FIRST_LINES = 12
 _TEXT = 160
 _QUEUES = ("queue", "process", "type", "priority_hip", "dispatches", "barriers", "stream_ids", "hwq")
 _LATENCY = ("stage", "packets", "p50_ns", "p95_ns", "max_ns", "error_ns")
+_KERNELS, _MOST_KERNELS = ("name", "dispatches", "named", "gpu_mean_ns"), 4
+_COUNTERS = ("kernel", "counter", "dispatches", "total")
+# What a source tells where no HIP log does: its section, and the columns of it.
+_WITHOUT_LOG = {
+    "rocprof": (("rocprof", ("domain", "name", "calls", "total_ns", "mean_ns")), ("counters", _COUNTERS)),
+    "ftrace": (
+        ("ioctls", ("name", "calls", "errors", "total_ns", "max_ns")),
+        ("driver_events", ("layer", "name", "rows", "total_ns", "max_ns")),
+    ),
+}
 # The way of a dispatch, in the order of its stages.
 _STAGES = (
     "call to packet", "packet to doorbell", "call to doorbell", "doorbell to GPU start", "GPU start to GPU end",
@@ -111,10 +121,11 @@ def explain_word(word: str) -> str:
 def _head(report: Report) -> Iterator[str]:
     yield f"# {report.name}\n"
     facts = list(describe_summary(report))
-    yield f"{facts[1]}" + (f"; {facts[2]}" if "amd_log" in report.summary["sources"] else "") + "\n"
-    for source, told in _NEEDED.items():
+    told = [facts[1], *(facts[2:3] if "amd_log" in report.summary["sources"] else ())]
+    yield "; ".join([*told, *(fact for fact in facts if fact.startswith("rocprof:"))]) + "\n"
+    for source, needed in _NEEDED.items():
         if source not in report.summary["sources"]:
-            yield f"{told}\n"
+            yield f"{needed}\n"
 
 
 def _failed(report: Report) -> Iterator[str]:
@@ -140,12 +151,19 @@ def _failed(report: Report) -> Iterator[str]:
 
 
 def _tables(report: Report, rows: int) -> Iterator[str]:
-    sections = {section.key: section for section in report.sections}
+    sections, sources = {section.key: section for section in report.sections}, report.summary["sources"]
+    has_log = "amd_log" in sources
+    for source, told in _WITHOUT_LOG.items():
+        for key, columns in told if source in sources and not has_log else ():
+            yield from _table(sections[key].title, sections[key].frame, columns, rows)
     # Of other queues only the ioctl that made them is known.
     known = pl.col("type").is_not_null() | (pl.col("dispatches") > 0)
-    queues = sections["queues"].frame.filter(known.any().not_() | known)
+    queues = sections["queues"].frame.filter(known | (known.any().not_() & has_log))
     queues = queues.sort("dispatches", descending=True, nulls_last=True, maintain_order=True)
     yield from _table("Queues", queues, _QUEUES, rows)
+    if has_log:
+        yield from _table("Kernels", sections["kernels"].frame, _KERNELS, min(rows, _MOST_KERNELS))
+        yield from _table(sections["counters"].title, sections["counters"].frame, _COUNTERS, rows)
     latency = sections["latency"]
     if not latency.frame.is_empty():
         order = {stage: rank for rank, stage in enumerate(_STAGES)}
@@ -158,7 +176,10 @@ def _table(title: str, frame: pl.DataFrame, columns: tuple[str, ...], rows: int)
     if frame.is_empty():
         return
     yield f"**{title}**\n"
-    yield render_table(frame.select(c for c in columns if c in frame.columns), rows)
+    told = frame.select(c for c in columns if c in frame.columns)
+    # A count of which all are 0 tells nothing.
+    idle = [c for c in ("named", "errors") if c in told.columns and not told[c].sum()]
+    yield render_table(told.drop(idle), rows)
     yield ""
 
 

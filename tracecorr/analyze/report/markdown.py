@@ -251,5 +251,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str, max_text: int | None) -> str:
-    short = text if max_text is None or len(text) <= max_text else f"{text[: max_text - 3]}..."
-    return printable(short).replace("|", "\\|")
+    if max_text is not None and len(text) > max_text:
+        # Names of kernels differ at their ends.
+        text = f"{text[: max_text // 2]}...{text[max_text // 2 + 3 - max_text :]}"
+    return printable(text).replace("|", "\\|")

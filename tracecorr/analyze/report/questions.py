@@ -142,12 +142,21 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     if len(timed) > len(shown):
         rest = "sections Errors and warnings of the runtime, HIP calls, Kernel log"
         lines.append(f"... and {len(timed) - len(shown)} more: {rest}")
+    lines += [_describe_allocations(row) for row in evidence.memory.filter(pl.col("failed") > 0).iter_rows(named=True)]
     more, events = _describe_untimed(evidence)
     lines += more
     status = describe_exit(evidence.info)
     lines += [f"the workload ended with status {status}"] if status not in ("", "0") else []
     if lines:
         yield Answer(WENT_WRONG, tuple(lines), (*(moment.event for moment in shown), *events))
+
+
+def _describe_allocations(row: dict[str, Any]) -> str:
+    """Return how many allocations of a kind failed, and what was held."""
+    size = f" ({row['failed_bytes']:,} bytes)" if row["failed_bytes"] is not None else ""
+    told = f"{row['kind']}: {count_of(row['failed'], 'allocation')} failed{size}, {row['allocations']} succeeded"
+    peak = f"; at most {row['peak_bytes']:,} bytes were held at once" if row["peak_bytes"] is not None else ""
+    return f"{told}{peak} (section Memory)"
 
 
 class _Moment(NamedTuple):
@@ -281,6 +290,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
         _queues(evidence, made),
         _priority(evidence, said),
         Answer(BUSY, *describe_busy(evidence)),
+        _devices(evidence),
     )
 
 
@@ -410,6 +420,52 @@ def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Ans
             else "the mapping of the doorbell page is not recorded: there is no kernel trace"
         )
     return Answer(PATH, tuple(lines), tuple(pages["event"].sort().to_list()))
+
+
+def _devices(evidence: Evidence) -> Answer:
+    question = "Was /dev/kfd opened, when and by whom, and which render nodes?"
+    processes = evidence.tables("processes").select("process", "pid", pl.col("comm").cast(pl.String))
+    rows = evidence.devices.join(collect(processes), on="process", how="left", maintain_order="left")
+    lines = [_describe_device(row) for row in rows.head(_MAX_QUEUES).iter_rows(named=True)]
+    if rows.height > _MAX_QUEUES:
+        lines.append(f"... and {rows.height - _MAX_QUEUES} more: section GPU devices of the processes")
+    seen = evidence.info.get("devices") or {}
+    lines += [
+        f"/proc showed while it ran: process {pid} had open {', '.join(f'descriptor {text}' for text in found['open'])}"
+        for pid, found in list(seen.items())[:_MAX_QUEUES] if found.get("open")
+    ]  # fmt: skip
+    if not lines:
+        none = "no open of /dev/kfd or of a render node, and no call on one, is in the trace"
+        return Answer(question, (none if "ftrace" in evidence.sources else "not recorded: there is no kernel trace",))
+    events = rows.select(pl.coalesce("open_event", "first_event")).to_series().drop_nulls()
+    return Answer(question, (*lines, _LSOF), tuple(events.head(_MAX_QUEUES)))
+
+
+_LSOF = (
+    "`lsof` shows the descriptors of processes that live while it runs, to a user that is not root only its own, and "
+    "of a container only inside of its pid namespace: of a process that has ended it shows nothing"
+)
+
+
+def _describe_device(row: dict[str, Any]) -> str:
+    """Return when a process opened a device, by which thread, and what it called there."""
+    device = "a DRM device (its path is not recorded)" if row["device"] == "drm" else row["device"]
+    who = "a process that is not known" if row["process"] is None else f"process {row['process']}"
+    told = ", ".join(str(row[key]) for key in ("comm", "pid") if row[key] is not None)
+    what = f"{device}, {who}{f' ({told})' if told else ''}"
+    calls = "no call on it is recorded"
+    if row["calls"]:
+        by = f" by thread {row['first_by']}" if row["first_by"] else ""
+        at = f" at {row['first_ns'] / 1e9:.6f} s" if row["first_ns"] is not None else ""
+        calls = f"{count_of(row['calls'], 'call')} on it, the first{at}{by} (event {row['first_event']})"
+    if row["open_event"] is not None:
+        by = f" by thread {row['opened_by']}" if row["opened_by"] else ""
+        return f"{what}: opened at {row['opened_ns'] / 1e9:.6f} s{by} (event {row['open_event']}); {calls}"
+    why = "it was opened before the trace began, or by a parent" if row["opens"] else _NO_OPENS
+    return f"{what}: its open is not in the trace ({why}); {calls}"
+
+
+_NO_OPENS = "the trace has no open calls: record syscalls:sys_enter_openat and sys_exit_openat"
 
 
 def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:

@@ -19,7 +19,6 @@ from tracecorr.analyze.gpu import AT_LEAST, KERNELS
 from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.ioctls import (
     explain_ioctls,
-    summarize_devices,
     summarize_driver_events,
     summarize_drm_jobs,
     summarize_evictions,
@@ -41,7 +40,7 @@ from tracecorr.analyze.launches import (
 )
 from tracecorr.analyze.locks import summarize_lock_waits
 from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
-from tracecorr.analyze.memory import summarize_copies, summarize_memory
+from tracecorr.analyze.memory import summarize_copies
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import (
@@ -168,16 +167,18 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "The machine",
         evidence.by_node(lambda node: list_machine(node.tables, node.info)),
         "`capture` = what the recording read of the machine (an import has none of it), with the parameters of amdgpu "
-        "and the variables that HIP and ROCr read. No source tells versions of frameworks",
+        "and the variables that HIP and ROCr read. `Python package` = those whose libraries a process with an open GPU "
+        "device mapped",
         nothing="no source tells of the machine",
     )
     yield Section(
         "devices",
         "GPU devices of the processes",
-        summarize_devices(tables),
-        "`opened` needs the path of the open (Linux 7.2, or a probe); `calls` = ioctls and mappings. `lsof` shows the "
-        "open descriptors of living processes that its user may read: nothing behind the end of the process, without "
-        "root nothing of other users, and the node of a container is another file than the host's",
+        evidence.devices.drop("opens"),
+        "`opened` = the open of this path, or, where no path is recorded (before Linux 7.2, without a probe), the one "
+        "whose descriptor the calls were made on; `calls` = ioctls and mappings. `lsof` shows the open descriptors of "
+        "living processes that its user may read: nothing behind the end of the process, without root nothing of other "
+        "users, and outside of a container's pid namespace nothing of its processes",
         _missing(evidence, "devices", trace=True),
         nothing="no call on /dev/kfd or a render node is in the trace: the process made none while it was recorded",
     )
@@ -451,7 +452,7 @@ def _memory_sections(evidence: Evidence) -> Iterator[Section]:
     yield Section(
         "memory",
         "Memory",
-        summarize_memory(tables("events"), tables("args")),
+        evidence.memory,
         "recorded by the log (level 4): what the runtime requested from ROCr; because of pools it differs from "
         "hipMalloc. A refused `lock` (no device address is printed) counts as an allocation without bytes; `failed` "
         "allocations, at (nil), do not count. No line shows when a `lock` of host memory ends, so its peak is unknown; "

@@ -4,7 +4,8 @@ Arguments of `kfd_ioctl_*` are the kernel's copy of the uAPI struct (kfd_ioctl.h
 1.23), so they hold on every kernel. Fields of the driver's own structs are read by name where the kernel knows
 types. Two offsets that all known drivers share are used without: queue_properties has queue_id at 8 and
 queue_address at 16 (kernels 6.1 to 7.2, DKMS 6.7 and 2026-01); readers believe them only where the ring equals the
-one that CREATE_QUEUE asked for.
+one that CREATE_QUEUE asked for. Drivers before 1.17 have no engine and no metadata ring in CREATE_QUEUE: what lies
+there is believed only where the number of the request says that the caller's struct holds them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _FUNCTIONS = (
     _call(
         "create_queue",
         f"{_RING} wptr=+8({{3}}):x64 rptr=+16({{3}}):x64 size=+32({{3}}):u32 gpu=+36({{3}}):x32 type=+40({{3}}):u32"
-        " pct=+44({3}):u32 prio=+48({3}):u32",
+        " pct=+44({3}):u32 prio=+48({3}):u32 engine=+88({3}):u32 metadata_ring=+92({3}):u32",
         kept="qid=+52({3}):u32 doorbell=+24({3}):x64",
     ),
     _call("destroy_queue", "qid=+0({3}):u32"),

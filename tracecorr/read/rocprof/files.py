@@ -30,7 +30,7 @@ _OBJECT = re.compile(rb"\n,(?=\{)")
 _SDK_COLUMNS = (
     "Kind", "Process_Id", "Thread_Id", "Correlation_Id", "Stream_Id", "Queue_Id", "Dispatch_Id", "Agent_Id",
     "Kernel_Name", "Name", "Size", "Start_Timestamp", "End_Timestamp",
-    "VGPR_Count", "SGPR_Count", "LDS_Block_Size", "Scratch_Size", "Kernarg_Size",
+    "VGPR_Count", "SGPR_Count", "LDS_Block_Size", "Scratch_Size", "Kernarg_Size", "Counter_Name", "Counter_Value",
 )  # fmt: skip
 # What symbols and dispatches say of a kernel, in the order of these columns.
 _OF_KERNEL = ("arch_vgpr_count", "sgpr_count", "group_segment_size", "private_segment_size", "kernarg_segment_size")
@@ -185,6 +185,8 @@ def _read_process(process: Mapping[str, Any]) -> Iterator[dict[str, str | None]]
     for records in _object(process.get("buffer_records")).values():
         for record in _list(records):
             yield names.columns_of(_object(record))
+    for collected in _list(_object(process.get("callback_records")).get("counter_collection")):
+        yield from names.counters_of(_object(collected))
 
 
 class _Names:
@@ -199,6 +201,7 @@ class _Names:
         self._markers = {_plain(m.get("key")): m.get("value") for m in markers}
         agents = [_object(a) for a in _list(process.get("agents"))]
         self._agents = {_handle(a, "id"): _plain(a.get("node_id")) for a in agents}
+        self._counters = {_handle(c, "id"): _plain(c.get("name")) for c in map(_object, _list(process.get("counters")))}
         self._pid = metadata.get("pid")
 
     def columns_of(self, record: Mapping[str, Any]) -> dict[str, str | None]:
@@ -217,9 +220,21 @@ class _Names:
             self._agents.get(_handle(dispatch, "agent_id")), _kernel_name(symbol),
             None if dispatch else name, record.get("bytes", record.get("allocation_size")),
             record.get("start_timestamp"), record.get("end_timestamp"),
-            *(dispatch.get(key, symbol.get(key)) for key in _OF_KERNEL),
+            *(dispatch.get(key, symbol.get(key)) for key in _OF_KERNEL), None, None,
         )  # fmt: skip
         return dict(zip(_SDK_COLUMNS, map(_plain, values), strict=True))
+
+    def counters_of(self, collected: Mapping[str, Any]) -> Iterator[dict[str, str | None]]:
+        """Yield the columns of a dispatch with each counter: the sum over the instances of its block."""
+        dispatch = {"thread_id": collected.get("thread_id"), **_object(collected.get("dispatch_data"))}
+        sums: dict[str, float] = {}
+        for record in map(_object, _list(collected.get("records"))):
+            name, value = self._counters.get(_handle(record, "counter_id")), record.get("value")
+            if name and isinstance(value, int | float):
+                sums[name] = sums.get(name, 0) + value
+        columns = self.columns_of(dispatch)
+        for name, value in sums.items():
+            yield {**columns, "Counter_Name": name, "Counter_Value": str(value)}
 
 
 def _kernel_name(symbol: Mapping[str, Any]) -> Any:

@@ -52,7 +52,7 @@ _NUMBERS = (
 )  # fmt: skip
 _NUMBER, _WHOLE = r"^\d{1,18}$", r"^(\d{1,18})(?:\.0+)?$"
 _ARGS = ("tid", "queue_id", "dispatch_id", "correlation_id", "stream_id")
-# The rows of one dispatch in a table of counters have these in common.
+# The records of one dispatch have these in common.
 _DISPATCH = ("pid", "queue_id", "dispatch_id", "correlation_id", "name", "start", "end")
 # Layers by a word in the kind that rocprofv3 names, first fit.
 _KINDS = (("KERNEL", "gpu"), ("COPY", "gpu"), ("HIP", "hip"), ("HSA", "hsa"), ("MARKER", "marker"),
@@ -125,10 +125,11 @@ def make_block(
 def _place(read: pl.DataFrame, file: int) -> pl.DataFrame:
     """Return the records with the place (`at_file`, `at`) of the row that each of them is of, and `is_own`: it is it.
 
-    A line of counters is one value of a dispatch; the first line of a dispatch is its row.
+    A line of counters is one value of a dispatch; the first record of a dispatch is its row.
     """
-    is_counter = pl.col("counter").is_not_null() & (pl.col("reason") == "")
-    at = pl.when(is_counter).then(pl.col("offset").first().over(is_counter, *_DISPATCH)).otherwise("offset")
+    is_told = pl.col("is_kernel") & (pl.col("reason") == "")
+    is_counter = pl.col("counter").is_not_null() & is_told
+    at = pl.when(is_counter).then(pl.col("offset").first().over(is_told, *_DISPATCH)).otherwise("offset")
     placed = read.with_columns(at_file=pl.lit(file, pl.UInt16), at=at)
     return placed.with_columns(is_own=pl.col("at") == pl.col("offset"))
 

@@ -23,7 +23,7 @@ _DAMAGES = (sqlite3.DatabaseError, UnicodeDecodeError)
 _COLUMNS = (
     "Kind", "Process_Id", "Thread_Id", "Correlation_Id", "Stream_Id", "Queue_Id", "Agent_Id", "Dispatch_Id",
     "Kernel_Name", "Name", "Size", "Start_Timestamp", "End_Timestamp",
-    "VGPR_Count", "SGPR_Count", "LDS_Block_Size", "Scratch_Size", "Kernarg_Size",
+    "VGPR_Count", "SGPR_Count", "LDS_Block_Size", "Scratch_Size", "Kernarg_Size", "Counter_Name", "Counter_Value",
 )  # fmt: skip
 _KINDS = ("region", "sample", "kernel_dispatch", "memory_copy", "memory_allocate")
 
@@ -81,6 +81,8 @@ def read_rocpd(
         for tables in _list_sets(connection):
             for kind in _KINDS:
                 rows.extend(_read_table(connection, tables, kind))
+            if tables.has("pmc_event", "pmc_id") and tables.has("info_pmc", "name"):
+                rows.extend(_read_table(connection, tables, "kernel_dispatch", counters=True))
     except _DAMAGES:
         reason = "damaged database: nothing behind the damage is read"
     yield make_block(number_records(rows, _COLUMNS), [(reason, 1, 0)], file, repeated, size=size)
@@ -115,10 +117,12 @@ def _list_sets(connection: sqlite3.Connection) -> list[_Tables]:
     return [s for s in sets if all(s.has(name.removeprefix("rocpd_")) for name in _REQUIRED)]
 
 
-def _read_table(connection: sqlite3.Connection, tables: _Tables, kind: str) -> Iterator[dict[str, str | None]]:
+def _read_table(
+    connection: sqlite3.Connection, tables: _Tables, kind: str, *, counters: bool = False
+) -> Iterator[dict[str, str | None]]:
     if not tables.has(kind):
         return
-    for values in connection.execute(_select(tables, kind)):
+    for values in connection.execute(_select(tables, kind, counters=counters)):
         yield dict(zip(_COLUMNS, map(_plain, values), strict=True))
 
 
@@ -126,14 +130,23 @@ def _plain(value: object) -> str | None:
     return str(value) if isinstance(value, str | int) else None
 
 
-def _select(tables: _Tables, kind: str) -> str:
-    """Return the query of a table's rows with the columns that the CSV tables have."""
+def _select(tables: _Tables, kind: str, *, counters: bool = False) -> str:
+    """Return the query of a table's rows with the columns that the CSV tables have.
+
+    Args:
+        tables: of one process.
+        kind: of which.
+        counters: one row for each hardware counter that was read during it: the sum over the instances of its block.
+    """
     track = tables.has(kind, "track_id") and tables.has("track")
     owner = "T" if track else "R"
     joins = [f"LEFT JOIN {tables.of('event')} E ON E.id = R.event_id"]
     joins += [f"LEFT JOIN {tables.of('track')} T ON T.id = R.track_id"] if track else []
     times, time_joins = _times(tables, kind)
     joins += time_joins
+    if counters:
+        joins.append(f"JOIN {tables.of('pmc_event')} P ON P.event_id = R.event_id")
+        joins.append(f"JOIN {tables.of('info_pmc')} C ON C.id = P.pmc_id")
 
     def number(column: str, source: str = owner) -> str:
         table = "track" if source == "T" else kind
@@ -174,9 +187,12 @@ def _select(tables: _Tables, kind: str) -> str:
         "LDS_Block_Size": f"COALESCE({number('group_segment_size', 'R')}, {of_kernel('group_segment_size')})",
         "Scratch_Size": f"COALESCE({number('private_segment_size', 'R')}, {of_kernel('private_segment_size')})",
         "Kernarg_Size": of_kernel("kernarg_segment_size"),
+        "Counter_Name": "C.name" if counters else "NULL",
+        "Counter_Value": "CAST(SUM(P.value) AS TEXT)" if counters else "NULL",
     }
     columns = ", ".join(selected[name] for name in _COLUMNS)
-    return f"SELECT {columns} FROM {tables.of(kind)} R {' '.join(joins)} ORDER BY R.id"
+    each = "GROUP BY R.id, C.name" if counters else ""
+    return f"SELECT {columns} FROM {tables.of(kind)} R {' '.join(joins)} {each} ORDER BY R.id"
 
 
 def _times(tables: _Tables, kind: str) -> tuple[tuple[str, str], list[str]]:
