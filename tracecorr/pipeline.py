@@ -393,7 +393,7 @@ def _align(
     )
     held = [name_log_pids(set_owners(held.pop(), owners))]
     writes = join_writers(known, _select_source(held[0], "amd_log", LOG_COLUMNS)) if len(known.placed) else known
-    identities = _map_threads(held[0], parts, seen, owners, writes.writers)
+    identities = _map_threads(held[0], seen, owners, writes.writers)
     records, maps = _fit(held.pop(), parts, identities, capture, writes.spans)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     if not identities.log_threads["tid"].null_count() or len(clocks) != 1 or not clocks[0].aligned:
@@ -401,7 +401,7 @@ def _align(
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
     rows = name_log_pids(set_owners(parts.read_events(THREAD_COLUMNS), owners))
-    again = _map_threads(rows, parts, seen, owners, writes.writers, lambda stamps: clocks[0].to_common(stamps) + added)
+    again = _map_threads(rows, seen, owners, writes.writers, lambda stamps: clocks[0].to_common(stamps) + added)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps, writes
     del records  # large
@@ -411,25 +411,24 @@ def _align(
 
 def _place_writes(traces: Parts, capture: Capture, stages: Stages) -> LogWrites:
     """Return which write of the trace put which bytes into which log."""
-    is_there = any(entry["form"] == "log" for entry in capture.info["files"])
-    if not is_there or not has_writes(traces.read_events(("layer", "name"))):
+    lost = [part.stored.losses for part in traces.each if part.source == "ftrace"]
+    is_logged = any(entry["form"] == "log" for entry in capture.info["files"])
+    if not (lost and is_logged and has_writes(traces.read_events(("layer", "name")))):
         return LogWrites()
     rows = _select_source(traces.read_events(TRACE_COLUMNS[1:]), "ftrace", TRACE_COLUMNS)
-    lost = [part.stored.losses for part in traces.each if part.source == "ftrace"]
     sizes = {entry["file"]: int(entry["size"]) for entry in capture.info["files"]}
     return place_writes(rows, traces.args, pl.concat(lost), list_log_starts(capture, stages), sizes)
 
 
 def _map_threads(
     rows: pl.DataFrame,
-    parts: Parts,
     seen: SeenIdentities,
     owners: pl.DataFrame,
     writers: pl.DataFrame,
     to_log: ToLog | None = None,
 ) -> Identities:
     log, trace = (_select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
-    return map_threads(log, trace, parts.args, seen, to_log, owners, writers)
+    return map_threads(log, trace, seen, to_log, owners, writers)
 
 
 def _select_source(rows: pl.DataFrame, source: str, columns: Sequence[str]) -> pl.DataFrame:

@@ -220,8 +220,6 @@ class Thread:
 
     def register(self) -> Iterator[float]:
         """Tell the kernel the thread's address, as the C library does."""
-        if "arch" in self.scene.thread_events:
-            yield from self.syscall("arch_prctl", f"option: 0x1002, arg2: {self.address:#x}", 0.5, 1)
         if "robust" in self.scene.thread_events:
             yield from self.syscall("set_robust_list", f"head: {self.address + 0x2E0:#x}, len: 0x18", 0.5, 1)
 

@@ -28,7 +28,7 @@ class Scene:
         samples_s: time between clock samples; 0 = none.
         doorbell: fields of the probe: `none`, `plain` (sig, val) or `rich` (with ring and qid).
         queue_probe: whether a kernel probe records the ring of CREATE_QUEUE.
-        thread_events: which calls of the C library were traced: `robust`, `arch`, both or neither.
+        thread_events: which calls of the C library were traced: `robust`, or none.
         container: the log shows other pids than the trace.
         swapped_pids: whether the log shows for each process the host's pid of the next one, as namespaces may.
         one_log: whether all processes write to one file.
@@ -69,7 +69,7 @@ class Scene:
     samples_s: float = 0.0
     doorbell: str = "plain"
     queue_probe: bool = False
-    thread_events: tuple[str, ...] = ("robust", "arch")
+    thread_events: tuple[str, ...] = ("robust",)
     container: bool = False
     swapped_pids: bool = False
     one_log: bool = False

@@ -37,7 +37,7 @@ def describe_offer(offer: Offer, origin: str) -> str:
     content["functions"] = {n: c for n, c in sorted(offer.functions.items()) if any(w in n for w in words)}
     chosen = ("sched/sched_", "gpu_scheduler/", "amdgpu/", "amdkfd/", "dma_fence/", "printk/console")
     calls = tuple(f"_{c}" for c in ("ioctl", "openat", "mmap", "munmap", "close", "dup", "dup2", "dup3", "clone",
-                                    "clone3", "set_robust_list", "arch_prctl", "execve", "exit_group",
+                                    "clone3", "set_robust_list", "execve", "exit_group",
                                     "enter_write"))  # fmt: skip
     content["events"] = sorted(
         e for e in offer.events if e.startswith(chosen) or (e.startswith("syscalls/sys_") and e.endswith(calls))

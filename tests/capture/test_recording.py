@@ -167,7 +167,7 @@ def test_numbers_of_a_pid_namespace_are_translated() -> None:
         pl.DataFrame({"pid": [4000], "log_pid": [7]}),
         pl.DataFrame({"tid": [4001], "robust_list": pl.Series([TID + 64 + ROBUST_LIST_OFFSET], dtype=pl.UInt64)}),
     )
-    found = map_threads(log, trace, schema.PART_ARGS.empty(), seen)
+    found = map_threads(log, trace, seen)
     assert found.processes.select("pid", "log_pid").rows() == [(4000, 7)]
     assert found.threads.drop_nulls("log_tid").select("tid", "log_tid", "how").rows() == [
         (None, TID, None), (4001, TID + 64, "get_robust_list"),

@@ -18,13 +18,14 @@ from tracecorr.analyze.report.markdown import render_markdown
 from tracecorr.analyze.still_open import find_still_open
 from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.cli import app
-from tracecorr.link.writes.place import WRITE_COLUMNS, read_writes
+from tracecorr.link.writes.place import TRACE_COLUMNS, place_writes
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.progress import Stages
-from tracecorr.sources import read_parts
+from tracecorr.sources import list_log_starts, read_others
 from tracecorr.store import Capture
+from tracecorr.store.capture import make_parts_folder
 
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
 WITH_TRACE = [name for name, counts in EXPECTED.items() if counts["ioctls"]]
@@ -417,9 +418,9 @@ OF_WRITES = (
 
 
 def _list_writes(capture: Capture, log: Path) -> list[Write]:
-    parts = read_parts(capture, {}, Stages(), 1)
-    rows = parts.read_events().select(WRITE_COLUMNS)
-    placed = read_writes(rows, parts.args, schema.LOSSES.empty(), {0: log.stat().st_size}).placed
+    traces, starts = read_others(capture, make_parts_folder(capture.path), Stages()), list_log_starts(capture, Stages())
+    rows, sizes = traces.read_events(TRACE_COLUMNS[1:]).select(TRACE_COLUMNS), {0: log.stat().st_size}
+    placed = place_writes(rows, traces.args, schema.LOSSES.empty(), starts, sizes).placed
     return [Write(*row) for row in placed.select("position", "length", "pid", "trace_offset").iter_rows()]
 
 

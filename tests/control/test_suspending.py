@@ -87,7 +87,7 @@ REFUSALS: dict[str, tuple[tuple[tuple[int, ...], int] | None, int, int, str, lis
     "a third process has memory there": (((), 1), 1, 0, "process 1 uses the GPU", []),
     "its runtime is not enabled": (None, 0, 0, "RUNTIME_ENABLE", [ENABLE, RESUME, DISABLE]),
     "the GPU has another debugger": (None, 2, 0, "another process has the debugger", [ENABLE, RESUME, DISABLE]),
-    "the driver knows no debuggers": (None, 1, errno.EINVAL, "KFD before 1.13", [ENABLE]),
+    "the driver knows no debuggers": (None, 1, errno.ENOTTY, "older than 1.13", [ENABLE]),
 }
 
 

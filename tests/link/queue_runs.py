@@ -22,7 +22,7 @@ class QueueRun:
     streams: int = 0
 
     def __post_init__(self) -> None:
-        self.record(f"sys_arch_prctl(option: 0x1002, arg2: {_TID:#x})", "sys_arch_prctl -> 0x0")
+        self.record(f"sys_set_robust_list(head: {_TID + 0x2E0:#x}, len: 18)", "sys_set_robust_list -> 0x0")
         self.record(f"sys_set_robust_list(head: {_TID + 0x2E0:#x}, len: 24)", "sys_set_robust_list -> 0x0")
         opened = 'sys_openat(dfd: 4294967196, filename: 4689924 "/dev/kfd", flags: O_RDWR|O_CLOEXEC)'
         self.record(opened, "sys_openat -> 0x4")

@@ -18,7 +18,7 @@ def _creations() -> tuple[pl.DataFrame, pl.DataFrame]:
     lines = pl.select(
         event=pl.int_range(COUNT), process=key, thread=key, ts_ns=at + 900_000, from_ns=at + 100_000,
         ring=pl.lit(0x3C00000, pl.UInt64), err_hi_ns=pl.lit(1000, pl.Int64), swq=pl.lit(0x220000, pl.UInt64),
-        size=pl.lit(16384, pl.UInt64), ring_evidence=pl.lit("recorded"), silent_ns=pl.lit(None, pl.Int64),
+        size=pl.lit(16384, pl.UInt64), ring_evidence=pl.lit("recorded"),
     )  # fmt: skip
     ioctls = pl.select(
         event=COUNT + pl.int_range(COUNT), process=key, thread=key, ts_ns=at + 300_000, end_ns=at + 700_000,

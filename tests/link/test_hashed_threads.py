@@ -82,7 +82,7 @@ def _map(log: list[tuple[int, int]], lists: list[tuple[int, int, int]]) -> dict[
         "name": ["x"] * len(log) + ["set_robust_list"] * len(lists),
         "arg": [None] * len(log) + [a + ROBUST_LIST_OFFSET for *_, a in lists],
     }))  # fmt: skip
-    found = map_threads(records.filter(file=0), records.filter(file=1), schema.PART_ARGS.empty()).threads
+    found = map_threads(records.filter(file=0), records.filter(file=1)).threads
     return {row["log_tid"]: (row["tid"], row["how"]) for row in found.drop_nulls("log_tid").to_dicts()}
 
 

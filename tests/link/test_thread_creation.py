@@ -27,7 +27,8 @@ def _trace(path: Path, call: str, returned: int) -> None:
         return f"             app-{tid:<7} (    700) [000] .....      5.{us:06d}: {text}\n"
 
     lines = [
-        line(700, 1, f"sys_arch_prctl(option: 0x1002, arg2: {MAIN:#x})"), line(700, 2, "sys_arch_prctl -> 0x0"),
+        line(700, 1, f"sys_set_robust_list(head: {MAIN + 0x2E0:#x}, len: 18)"),
+        line(700, 2, "sys_set_robust_list -> 0x0"),
         line(700, 30, "sys_ioctl(fd: 4, cmd: 0xc0284b16, arg: 0x7ffd061c4300)"), line(700, 60, "sys_ioctl -> 0x0"),
         line(700, 300, call), line(700, 320, f"{call.split('(')[0]} -> {returned:#x}"),
         line(701, 330, f"{call.split('(')[0]} -> 0x0"),
@@ -56,7 +57,7 @@ def test_the_creator_of_a_thread_is_told_by_what_its_call_returns(call: str, tmp
     rows = _threads(tmp_path, call)
     child, main = (next(row for row in rows if row["tid"] == tid) for tid in (701, 700))
     assert (child["creator"], child["how"]) == (main["thread"], None)
-    assert (main["log_tid"], main["how"], main["creator"]) == (MAIN, "arch_prctl", None)
+    assert (main["log_tid"], main["how"], main["creator"]) == (MAIN, "set_robust_list", None)
 
 
 def test_a_number_of_another_namespace_names_no_thread(tmp_path: Path) -> None:

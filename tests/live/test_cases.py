@@ -102,6 +102,13 @@ def _lock_order() -> Sight:
     return sight(image, [image.queue([])], threads)
 
 
+def _foreign_lock() -> Sight:
+    """Two threads wait for a lock whose memory names no owner: one of the C library, or of another runtime."""
+    threads = [Thread(n, n, "app", "S", "futex", lock=0x10) for n in (11, 12)]
+    image = Image()
+    return sight(image, [image.queue([])], threads)
+
+
 def _held_lock() -> Sight:
     """rocm-systems#11678: threads wait for a lock whose holder waits for the GPU."""
     image = Image()
@@ -129,6 +136,7 @@ CASES: list[tuple[Callable[[], Sight], list[tuple[str, str]], tuple[str, ...], t
     (_lost_copy, [("lost_completion", "one of")], ("copy that began",), ("SDMA",)),
     (_lost_packet, [("lost_completion", "one of")], ("packet 0 of", "is 1"), ("SDMA", "lost")),
     (_lock_order, [("deadlock", "proved")], ("thread 11", "thread 12", "a circle"), ("deadlock",)),
+    (_foreign_lock, [("lock", "")], ("whose owner is not known", "1 more thread waits"), ("is not known",)),
     (_held_lock, [("kernel", "")], ("thread 12 waits for the lock", "which thread 11 holds"), ("slow",)),
     (_collective, [("peers", "likely")], ("ncclDevKernel",), ("peers",)),
 ]  # fmt: skip

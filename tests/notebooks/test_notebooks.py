@@ -121,7 +121,7 @@ def test_the_ioctl_that_creates_a_queue_is_shown(repo: Path) -> None:
 def test_raw_records_of_a_launch_can_be_read(repo: Path) -> None:
     """A store is recorded in binary."""
     shown = run(repo / "notebooks" / "path-of-a-launch.ipynb")
-    assert "hipLaunchKernel (" in shown and " doorbell: __probe_ip=0x" in shown
+    assert "hipModuleLaunchKernel (" in shown and " doorbell: __probe_ip=0x" in shown
 
 
 def test_a_dataset_of_two_nodes(repo: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def _judge_waiter(scene: Scene, waiter: Waiter, chain: Chain, others: int, is_lo
         means = "a deadlock: each waits for the next one, in both looks"
         return Judgment("deadlock", certainty, chain.steps, means, _STACKS, certainty == PROVED or is_long)
     if is_lock:
-        last = scene.waiters.get(chain.last)
+        last = scene.waiters.get(chain.last) if chain.last != waiter.key else None
         means = f"who holds the lock {'is ' + last.told + ': ' + last.doing if last else 'is not known'}"
         more = (f"{others} more thread{'s wait' if others > 1 else ' waits'} for that lock",) if others else ()
         return Judgment("lock", LIKELY if last else "", (*chain.steps, *more), means, _STACKS, is_long)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
+from tracecorr.model.columns import fold_constant
 from tracecorr.model.frames import PLACED
 from tracecorr.model.kinds import Flag
 
@@ -58,13 +61,16 @@ def _in_order(placed: pl.DataFrame, time: str) -> pl.DataFrame:
     if (order[1:] > order[:-1]).all():
         return placed
     rows = pl.Series(order.astype(np.uint32))
-    names = placed.columns
-    columns = [placed.drop_in_place(name) for name in names]
+    ordered = pl.DataFrame(height=placed.height)
+    columns = [placed.drop_in_place(name) for name in placed.columns]
     del placed, order
-    ordered = []
-    while columns:
-        ordered.append(columns.pop().gather(rows))
-    return pl.DataFrame(ordered[::-1])
+
+    def gather() -> Iterator[pl.Series | pl.Expr]:
+        for place in range(len(columns)):
+            folded, columns[place] = fold_constant(columns[place]), pl.Series()
+            yield folded.gather(rows) if isinstance(folded, pl.Series) else folded
+
+    return ordered.with_columns(gather())
 
 
 def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:

@@ -42,8 +42,8 @@ _RISK = "to take its queues off the GPU may end in a reset of the GPU, which kil
 _REFUSALS = {
     errno.ENOENT: "there is no /dev/kfd here",
     errno.EACCES: "/dev/kfd may not be opened: run as root, or as a member of its group",
-    errno.EINVAL: "the driver admits no debugger (KFD before 1.13, as in Linux 6.1, or sched_policy=2)",
-    errno.ENOTTY: "this /dev/kfd is no KFD",
+    errno.EINVAL: "the driver admits no debugger: it has no GPU, or sched_policy=2",
+    errno.ENOTTY: "the driver admits no debugger: its KFD is older than 1.13, as in Linux 6.1, or it is none",
     errno.ESRCH: "the driver does not know the process",
     errno.EPERM: "the process may not be traced: it has a debugger, or kernel.yama.ptrace_scope forbids it",
     errno.EALREADY: "it has a debugger already",

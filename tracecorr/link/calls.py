@@ -15,7 +15,7 @@ from tracecorr.model import frames
 from tracecorr.model.arrow import take_column
 from tracecorr.model.calls import is_internal
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import COMPLETE, DERIVED, INFERRED, SHADER_NAME, SUBMITTED, WITHOUT_EXIT, Flag
+from tracecorr.model.kinds import COMPLETE, SHADER_NAME, SUBMITTED, WITHOUT_EXIT, Flag
 from tracecorr.native import Ints
 
 Mask = NDArray[np.bool_]
@@ -136,10 +136,9 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame, prints: pl.Series) 
         lines: as `list_lines` returns them.
         prints: the system calls that wrote the log itself: they are of no HIP call.
 
-    Returns: event, call, evidence: `derived` where all silences that can hold it lie in the same call, `inferred`
-        where they only lie in the same outermost call. What may lie outside is not linked.
+    Returns: event, call: of those for which all silences that can hold them lie in the same call.
     """
-    empty = pl.DataFrame(schema={"event": pl.Int64, "call": pl.Int64, "evidence": pl.String})
+    empty = pl.DataFrame(schema={"event": pl.Int64, "call": pl.Int64})
     if lines.is_empty():
         return empty
     # Rows of one thread stand together.
@@ -154,15 +153,11 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame, prints: pl.Series) 
         return empty
     # Threads may be many and short: what is left is asked of all at once.
     thing, call = (np.concatenate(side) for side in zip(*((first + t, c) for first, t, c in found), strict=True))
-    roots = native.find_roots(events["parent"].to_arrow()).to_numpy()
-    root = np.where(call >= 0, roots[np.maximum(call, 0)], call)
-    frame = pl.DataFrame({"thing": thing, "call": call, "root": root}).group_by("thing", maintain_order=True).agg(
-        call=pl.col("call").last(), calls=pl.col("call").n_unique(), roots=pl.col("root").n_unique(),
-        outside=(pl.col("call") < 0).any(),
+    frame = pl.DataFrame({"thing": thing, "call": call}).group_by("thing", maintain_order=True).agg(
+        low=pl.col("call").min(), high=pl.col("call").max()
     )  # fmt: skip
-    evidence = pl.when(pl.col("calls") == 1).then(pl.lit(DERIVED)).when(pl.col("roots") == 1).then(pl.lit(INFERRED))
-    inside = frame.filter(~pl.col("outside")).with_columns(evidence=evidence).drop_nulls("evidence")
-    return inside.select(event=inner["event"].gather(inside["thing"]), call="call", evidence="evidence")
+    inside = frame.filter((pl.col("low") == pl.col("high")) & (pl.col("low") >= 0))
+    return inside.select(event=inner["event"].gather(inside["thing"]), call="low")
 
 
 def _list_threads(inner: pl.DataFrame) -> Iterator[tuple[int, int, pl.DataFrame]]:
@@ -305,17 +300,15 @@ def list_open_calls(events: pl.LazyFrame) -> pl.DataFrame:
 
     Returns: event, process, thread, name, ts_ns, open_ns (until the last record of its process), the longest first.
     """
-    is_call = (pl.col("source").cast(pl.String) == "amd_log") & (pl.col("layer").cast(pl.String) == "hip")
-    told = (
-        events.filter(is_call)
-        .select("event", *_THREAD, pl.col("name").cast(pl.String), "ts_ns", "flags")
-        .filter(~is_internal(pl.col("name")) & ~pl.col("name").is_in(WITHOUT_EXIT))
-        .with_columns(is_open=(pl.col("flags").fill_null(0) & _ENTER) > 0)
-    )
+    is_call = (pl.col("source") == "amd_log") & (pl.col("layer") == "hip")
+    is_open = (pl.col("flags").fill_null(0) & _ENTER) > 0
+    ends_told = ~is_internal(pl.col("name")) & ~pl.col("name").is_in(WITHOUT_EXIT)
     # Most logs have no such call at all.
-    if not told.select(pl.col("is_open").any()).collect(engine="streaming").item():
+    names = events.filter(is_call & is_open).select("name").unique().collect(engine="streaming")
+    if names.cast(pl.String).filter(ends_told).is_empty():
         return _NO_CALLS
-    hip = told.collect(engine="streaming")
+    told = events.filter(is_call).select("event", *_THREAD, pl.col("name").cast(pl.String), "ts_ns", is_open=is_open)
+    hip = told.filter(ends_told).collect(engine="streaming")
     calls = hip.group_by(_THREAD).agg(pl.all().sort_by("event").last()).filter("is_open")
     # A function that prints no return in this log: its other calls went on without one.
     mute = hip.group_by("name").agg(whole=(~pl.col("is_open")).sum(), lines=pl.len())

@@ -73,8 +73,6 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     several on the thread, the last one is taken, because ROCr makes its own queue first. Where the errors
     of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
     A time that is less sure than the creation is long tells nothing: a ring is given out again.
-    Where the first of the two lines may be lost, an ioctl of the thread with the ring's address that lies behind the
-    line before is that of the creation: another queue on that ring would have had to live in between.
     Where most ioctls of threads that the log does not name fit no line of their ring, they are of another process.
     Where a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
     """
@@ -91,31 +89,26 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     surely = (pl.col("start_ns") - pl.col("ioctl_lo") >= pl.col("from_ns")) & (
         pl.col("end_ns") + pl.col("ioctl_hi") <= until
     )
-    own = pl.col("thread") == pl.col("thread_right")
-    since = pl.coalesce("from_ns", pl.when(own).then("silent_ns"))
-    earliest = pl.coalesce("from_ns", "silent_ns")
-    addressed = _join_near(lines, kernel_side.rename({"ring_base": "ring"}), ["process", "ring"], earliest)
+    addressed = _join_near(lines, kernel_side.rename({"ring_base": "ring"}), ["process", "ring"])
     told = surely | (pl.col("ioctl_lo") + pl.col("ioctl_hi") <= until - pl.col("from_ns"))
-    addressed = addressed.with_columns(from_ns=since).filter(inside & told)
+    addressed = addressed.filter(inside & told)
     by_ring = _drop_strangers(_pick(addressed.with_columns(evidence="ring_evidence")), lines, kernel_side)
     rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
     free = kernel_side.filter(pl.col("ring_base").is_null())
     free = pl.concat([free, _list_intercepting(lines, kernel_side)])
-    near = _join_near(rest, free.drop("process"), ["thread"], pl.col("from_ns")).filter(
-        inside & told & _may_intercept()
-    )
+    near = _join_near(rest, free.drop("process"), ["thread"]).filter(inside & told & _may_intercept())
     sure = pl.col("sure").all().over("event")
     near = near.with_columns(sure=surely).filter(sure | (pl.len().over("event") == 1))
     by_time = _pick(near.with_columns(evidence=pl.when("sure").then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED))))
     return pl.concat([by_ring, by_time])
 
 
-def _join_near(lines: pl.DataFrame, ioctls: pl.DataFrame, keys: list[str], since: pl.Expr) -> pl.DataFrame:
-    """Return the lines beside the ioctls of their key that may lie between `since` and the line."""
+def _join_near(lines: pl.DataFrame, ioctls: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Return the lines beside the ioctls of their key that may lie between `from_ns` and the line."""
     until = pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
     start, end = pl.col("start_ns") + pl.col("ioctl_hi"), pl.col("end_ns") - pl.col("ioctl_lo")
     line, ioctl = pair_spans(
-        lines.select(*keys, low=since, high=until), ioctls.select(*keys, low=end, high=start), keys
+        lines.select(*keys, low="from_ns", high=until), ioctls.select(*keys, low=end, high=start), keys
     )
     beside = ioctls.drop(keys)[ioctl]
     both = beside.rename({name: f"{name}_right" for name in beside.columns if name in lines.columns})
@@ -170,7 +163,7 @@ def _drop_strangers(joins: pl.DataFrame, lines: pl.DataFrame, ioctls: pl.DataFra
     strange = ~pl.col("thread").is_in(lines["thread"].drop_nulls().unique().implode())
     rings = lines.select("process", ring_base="ring").drop_nulls()
     asked = ioctls.filter(strange).join(rings, on=["process", "ring_base"], how="semi")
-    since = pl.coalesce("from_ns", "silent_ns", "ts_ns").min()
+    since = pl.coalesce("from_ns", "ts_ns").min()
     spans = lines.group_by("process").agg(first=since, last=pl.col("ts_ns").max())
     during = asked.join(spans, on="process").filter(pl.col("end_ns").is_between("first", "last"))
     fits = pl.col("ioctl").is_in(joins["ioctl"].implode()).mean()

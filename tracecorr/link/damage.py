@@ -91,7 +91,7 @@ def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame
         losses: rows of `losses` on the common clock that the readers and the recorder told of.
         missing: bytes that were written and are not in their log (`part_tables.MISSING`).
     """
-    log = events.lazy().filter(pl.col("source") == "amd_log").select(_ASKED).collect()
+    log = _select_log(events)
     unread = _list_unread(ledger)
     unread_logs = unread.filter(pl.col("source") == "amd_log")
     shared = _list_cut_by_others(log, events)
@@ -104,6 +104,12 @@ def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame
     placed = (pl.col("reason") == NUL_BYTES) & pl.col("file").is_in(dropped["file"].implode())
     throughout = pl.concat([unread_logs.filter(~placed)["file"], shared, _list_endless(log)]).unique()
     return Damage(throughout, holes, pl.concat([gaps, halves]), _find_heads(log), _list_trace_holes(losses, unread))
+
+
+def _select_log(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of logs; where there is nothing else they are not copied."""
+    is_log = events["source"] == "amd_log"
+    return events.select(_ASKED) if is_log.all() else events.select(_ASKED).filter(is_log)
 
 
 def open_calls(events: pl.DataFrame, damage: Damage) -> pl.DataFrame:
@@ -423,10 +429,12 @@ def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
     """
     name, thread = ["file", "name"], ["file", "thread"]
     is_call, is_half = pl.col("layer") == "hip", pl.col("flags").fill_null(0) & HALF_SEEN > 0
-    halves = log.filter(is_call & is_half)
+    shares = log.lazy().filter(is_call).group_by(name).agg(share=is_half.mean()).collect()
+    prints_both = pl.col("share") <= 1 - _LEAST_WHOLE
+    halves = log.lazy().filter(is_call & is_half).select("file", "name", "thread").unique().collect()
+    halves = halves.join(shares.filter(prints_both), on=name, how="semi")
     if halves.is_empty():
         return HOLES.empty()
-    shares = log.filter(is_call).group_by(name).agg(share=is_half.mean())
     is_work = IS_PACKET | ((pl.col("layer") == "command") & ~pl.col("name").is_in(NOT_ENQUEUES))
     rows = log.filter(is_call | (is_work & pl.col("thread").is_not_null()))
     rows = rows.join(halves, on=thread, how="semi", nulls_equal=True).sort("file", "offset")
@@ -443,7 +451,7 @@ def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
         .over(thread).fill_null(pl.col(column))
         for column in ("offset", "ts_ns")
     }  # fmt: skip
-    torn = calls.with_columns(**beside, is_torn=is_torn & (pl.col("share") <= 1 - _LEAST_WHOLE)).filter("is_torn")
+    torn = calls.with_columns(**beside, is_torn=is_torn & prints_both).filter("is_torn")
     place, time = ("offset", "offset_beside"), ("ts_ns", "ts_ns_beside")
     return torn.select(
         "file", "process", "thread", low=pl.min_horizontal(place), high=pl.max_horizontal(place),

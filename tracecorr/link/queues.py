@@ -175,8 +175,7 @@ PACKET_IDS = ("swq", "log_id")
 def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the log's queue creations: one row per Created line, with the interval of its making.
 
-    `from_ns` is when its call counted the queues; where that is not known `silent_ns` is when its thread printed the
-    line before.
+    `from_ns` is when its call counted the queues; null = that line is missing.
 
     Args:
         events: placed events with `process`, `thread`, `ring`.
@@ -188,31 +187,13 @@ def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     # Both lines are printed in one HIP call: the count of another creation says nothing of this one.
     call = pl.col("parent").fill_null(-1).alias("call")
     starts = counts.select("process", "thread", call, "ts_ns", from_ns="ts_ns")
-    found = (
+    return (
         created.select("event", "process", "thread", call, "ts_ns", "ring", "err_hi_ns")
         .join(fields, on="event", how="left", maintain_order="left")
         .sort("ts_ns")
         .join_asof(starts.sort("ts_ns"), on="ts_ns", by=["process", "thread", "call"], check_sortedness=False)
         .drop("call")
     )
-    uncounted = created.join(found.filter(pl.col("from_ns").is_null()), on="event", how="semi")
-    return found.join(_find_lines_before(uncounted, events), on="event", how="left", maintain_order="left")
-
-
-def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Return event, silent_ns: when the thread of each Created line printed the line before it."""
-    thread = ["file", "thread"]
-    rows = events.select(*thread, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock").filter(
-        _OF_LOG & (pl.col("clock") == "mono") & pl.col("thread").is_in(created["thread"].unique().implode())
-    )
-    ends = rows.drop_nulls(["end_offset", "dur_ns"])
-    lines = pl.concat([
-        rows.select(*thread, "offset", silent_ns="ts_ns"),
-        ends.select(*thread, offset="end_offset", silent_ns=pl.col("ts_ns") + pl.col("dur_ns")),
-    ]).sort("offset")  # fmt: skip
-    asked = created.select("event", *thread, "offset").drop_nulls("thread").sort("offset")
-    before = asked.join_asof(lines, on="offset", by=thread, allow_exact_matches=False, check_sortedness=False)
-    return before.select("event", "silent_ns")
 
 
 @gives(frames.CREATE_IOCTLS)

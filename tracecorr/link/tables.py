@@ -297,7 +297,7 @@ def _list_links(
     Args:
         events: linked events.
         launches, queue_table: the tables.
-        inside: event, call, evidence of system calls inside HIP calls.
+        inside: event, call of system calls inside HIP calls.
         more: edges that other modules made: from_event, to_event, rule, evidence.
     """
     ends = launches.select("event", "kind", "call_event", "command_event", "doorbell_event", "doorbell_evidence")
@@ -312,7 +312,7 @@ def _list_links(
             from_event="event", to_event="doorbell_event", rule=pl.lit("doorbell_of_packet"),
             evidence="doorbell_evidence",
         ),
-        inside.select(from_event="call", to_event="event", rule=pl.lit("syscall_in_call"), evidence="evidence"),
+        inside.select(from_event="call", to_event="event", rule=pl.lit("syscall_in_call"), evidence=pl.lit(DERIVED)),
         queue_table.drop_nulls(["create_ioctl_event", "created_line_event"]).select(
             from_event="create_ioctl_event", to_event="created_line_event", rule=pl.lit("ioctl_creates_queue"),
             evidence="create_evidence",

@@ -70,6 +70,17 @@ class Table:
         return frame if same else frame.select(self.schema.names()).cast(self.schema)
 
 
+def fold_constant(column: pl.Series) -> pl.Series | pl.Expr:
+    """Return a column as a literal if it holds one value throughout: that takes no memory."""
+    if column.null_count() == len(column):
+        return pl.lit(column.first() if len(column) else None).cast(column.dtype).alias(column.name)
+    if (column.dtype.is_integer() or column.dtype == CAT) and not column.null_count():
+        codes = column.to_physical()
+        if codes.min() == codes.max():
+            return pl.lit(column.first()).cast(column.dtype).alias(column.name)
+    return column
+
+
 def columns_of(*rows: tuple[object, ...]) -> tuple[Column, ...]:
     """Return columns from rows of name, type, meaning and, where there is one, unit."""
     return tuple(Column(*row) for row in rows)  # type: ignore[arg-type]

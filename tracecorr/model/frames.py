@@ -114,7 +114,7 @@ LOG_LINES = Table(
 SYSCALLS_IN_CALLS = Table(
     "syscalls_in_calls",
     "one system call in a HIP call",
-    columns_of(_EVENT, ("call", I64, "the innermost HIP call"), ("evidence", pl.String, "`derived` or `inferred`")),
+    columns_of(_EVENT, ("call", I64, "the innermost HIP call")),
 )
 DEVICES = Table(
     "devices",
@@ -196,7 +196,6 @@ CREATED_LINES = Table(
         ("priority", U64, "as the log prints it"),
         ("cooperative", U64, "1 = for cooperative launches"),
         ("from_ns", I64, "when its thread counted the queues; null = that line is missing", "ns"),
-        ("silent_ns", I64, "when its thread printed the line before", "ns"),
     ),
 )
 CREATE_IOCTLS = Table(

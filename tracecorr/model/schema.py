@@ -249,7 +249,7 @@ THREADS = Table(
         ("tid", I32, "host kernel tid"),
         ("log_tid", U64, "tid printed in the log (pthread address)"),
         ("comm", CAT, "command name"),
-        ("how", CAT, "how tid and log_tid were joined: `write`, `set_robust_list`, `arch_prctl`, `clone`, ..."),
+        ("how", CAT, "how tid and log_tid were joined: `write`, `set_robust_list`, `get_robust_list`, ..."),
         ("evidence", CAT, "`recorded`, `derived` or `inferred`"),
         ("creator", U32, "thread of the same process that made it (clone, clone3), where the trace shows that"),
         ("from_ns", I64, "first sight", "ns"),

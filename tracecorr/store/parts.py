@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from tracecorr.model import schema
+from tracecorr.model.columns import fold_constant
 from tracecorr.model.parts import Block
 from tracecorr.store.parquet import FrameWriter
 
@@ -128,15 +129,9 @@ def _join(frames: list[pl.DataFrame], empty: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_one_piece(column: pl.Series) -> pl.Series | pl.Expr:
-    """Return a column in one piece, or as a literal if it holds one value throughout: that takes no memory."""
-    if column.dtype.is_integer() or column.dtype == schema.CAT:
-        codes = column.to_physical()
-        is_constant = len(codes) > 0 and not codes.null_count() and codes.min() == codes.max()
-    else:
-        is_constant = False
-    if is_constant or column.null_count() == len(column):
-        return pl.lit(column.first() if len(column) else None).cast(column.dtype).alias(column.name)
-    return column.rechunk()
+    """Return a column in one piece, or as a literal if it holds one value throughout."""
+    folded = fold_constant(column)
+    return folded.rechunk() if isinstance(folded, pl.Series) else folded
 
 
 def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:

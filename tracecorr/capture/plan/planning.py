@@ -32,7 +32,7 @@ from tracecorr.model.errors import InputError, MachineError
 
 _SYSCALLS = (
     "ioctl", "openat", "mmap", "munmap", "close", "dup", "dup2", "dup3", "clone", "clone3", "set_robust_list",
-    "arch_prctl", "execve", "exit_group",
+    "execve", "exit_group",
 )  # fmt: skip
 # Per event set and instance. Scheduler and interrupt events fire outside the workload: nothing filters them by pid.
 _WORKLOAD = {

@@ -17,7 +17,6 @@ from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 ROBUST_LIST_OFFSET = 0x2E0
 # How a process is known that nothing joins but its number.
 _SAME_PID = "same pid"
-_ARCH_SET_FS = 0x1002
 # What names one thread of the log while it maps threads.
 _LINE = ("life", "log_tid", "from_ns")
 # Columns of the part events that speak of threads.
@@ -67,7 +66,6 @@ class SeenIdentities:
 def map_threads(
     log: pl.DataFrame,
     trace: pl.DataFrame,
-    args: pl.DataFrame,
     seen: SeenIdentities | None = None,
     to_log: ToLog | None = None,
     owners: pl.DataFrame | None = None,
@@ -76,12 +74,11 @@ def map_threads(
     """Join the threads of the log with those of the trace.
 
     Exact where the trace shows who wrote the records of a thread; else where it holds the thread's pthread address
-    (`set_robust_list`, `arch_prctl`), and where the capture read it from the kernel; a process whose log pid is known
-    to be a host pid, or equals it, lends its main thread.
+    (`set_robust_list`), and where the capture read it from the kernel; a process whose log pid is known to be a host
+    pid, or equals it, lends its main thread.
 
     Args:
         log, trace: part events of the two sources.
-        args: part args of the trace.
         seen: what the capture itself knows.
         to_log: from stamps of the trace to those of the log, once its clock is known: needed to tell threads apart
             that used one address after the other.
@@ -94,7 +91,7 @@ def map_threads(
     life = pl.struct("file", "pid").rank("dense").alias("life")
     log_threads = log_threads.with_columns(life).rename({"pid": "log_pid", "tid": "log_tid"})
     log_threads = _with_host_pids(log_threads, seen)
-    known = add_hashes(_addresses(trace, args, seen), log_threads)
+    known = add_hashes(_addresses(trace, seen), log_threads)
     births = list_births(owners) if owners is not None else None
     if births is not None:
         # The kernel was asked for the address of one of them only.
@@ -190,37 +187,18 @@ def _name_threads(threads: pl.DataFrame, owners: pl.DataFrame | None) -> pl.Data
     return found.sort("at").with_columns(comm=comm).select(*(c for c in threads.columns if c != "first_ns"))
 
 
-def _addresses(trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
+def _addresses(trace: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
     """Return kernel tid and pthread address as the C library told them to the kernel, surest first."""
+    tgid, no_stamp = pl.coalesce("pid", "tid").cast(pl.Int64).alias("tgid"), pl.lit(None, pl.Int64)
     lists = trace.filter((pl.col("layer") == "syscall") & (pl.col("name") == "set_robust_list"))
-    segments = trace.filter((pl.col("layer") == "syscall") & (pl.col("name") == "arch_prctl"))
-    options = args.filter((pl.col("key") == "option") & (pl.col("u64") == _ARCH_SET_FS))
-    segments = segments.join(options.select("file", "offset"), on=["file", "offset"], how="semi")
-    both = lists.select("tid", "arg").join(segments.select("tid", segment="arg"), on="tid")
-    distance = both.select((pl.col("arg") - pl.col("segment")).alias("d")).filter(pl.col("d") < 4096)["d"].mode()
-    learned = distance[0] if len(distance) else ROBUST_LIST_OFFSET
-    tgid = pl.coalesce("pid", "tid").cast(pl.Int64).alias("tgid")
-    columns = [pl.col("tid").cast(pl.Int64), tgid, pl.col("stamp_ns"), pl.col("arg").alias("address")]
-    return pl.concat(
-        [
-            lists.with_columns(pl.col("arg") - pl.lit(learned, pl.UInt64)).select(
-                *columns, pl.lit("set_robust_list").alias("how")
-            ),
-            segments.select(*columns, pl.lit("arch_prctl").alias("how")),
-            _read_addresses(seen, learned),
-        ]
-    ).drop_nulls("address")
-
-
-def _read_addresses(seen: SeenIdentities | None, distance: int) -> pl.DataFrame:
-    """Return the pthread addresses of the threads that a capture asked the kernel for."""
+    told = lists.select("tid", tgid, "stamp_ns", head="arg", how=pl.lit("set_robust_list"))
     threads = seen.threads if seen else pl.DataFrame(schema={"tid": pl.Int64, "robust_list": pl.UInt64})
-    return threads.drop_nulls().filter(pl.col("robust_list") > distance).select(
-        pl.col("tid").cast(pl.Int64), pl.lit(None, pl.Int64).alias("tgid"),
-        pl.lit(None, pl.Int64).alias("stamp_ns"),
-        (pl.col("robust_list") - pl.lit(distance, pl.UInt64)).alias("address"),
-        pl.lit("get_robust_list").alias("how"),
+    read = threads.select(
+        "tid", tgid=no_stamp, stamp_ns=no_stamp, head="robust_list", how=pl.lit("get_robust_list"),
     )  # fmt: skip
+    known = pl.concat([side.with_columns(pl.col("tid").cast(pl.Int64)) for side in (told, read)])
+    known = known.filter(pl.col("head") > ROBUST_LIST_OFFSET)
+    return known.select("tid", "tgid", "stamp_ns", address=pl.col("head") - ROBUST_LIST_OFFSET, how="how")
 
 
 def _pair_threads(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
