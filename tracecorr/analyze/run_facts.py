@@ -44,10 +44,10 @@ def _describe_events(info: Mapping[str, Any], read: int | None) -> str:
     return f"{events} counted: {read} recorded, {max(events - read, 0)} that could not be written, {lost} more lost"
 
 
-# Names the library of a model of a GPU to ROCr (libhsakmt).
-MODEL_VARIABLE = "HSA_MODEL_LIB"
-# What a model of a GPU that is loaded in place of one does, by its library.
-_MODELS = {"libnullgpu.so": "time slices, no CUs, free switch"}
+# Name the library of a model of a GPU to ROCr (libhsakmt), and the file with its memory.
+MODEL_VARIABLE, MODEL_MEMORY = "HSA_MODEL_LIB", "HSA_MODEL_MEMFILE"
+# What a model of a GPU that is loaded in place of one does, by a part of these names.
+_MODELS = {"nullgpu": "time slices, no CUs, free switch"}
 
 
 def describe_model(info: Mapping[str, Any]) -> str:
@@ -56,8 +56,10 @@ def describe_model(info: Mapping[str, Any]) -> str:
     Args:
         info: contents of capture.json.
     """
-    library = str((info.get("environment") or {}).get(MODEL_VARIABLE) or "").rpartition("/")[2]
-    return f"model: {_MODELS.get(library, f'{library} stands for a GPU')}" if library else ""
+    environment = info.get("environment") or {}
+    name = str(environment.get(MODEL_VARIABLE) or environment.get(MODEL_MEMORY) or "").rpartition("/")[2]
+    known = next((text for part, text in _MODELS.items() if part in name), f"{name} stands for a GPU")
+    return f"model: {known}" if name else ""
 
 
 def describe_overhead(info: Mapping[str, Any]) -> str:

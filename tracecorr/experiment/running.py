@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracecorr.analyze.run_facts import MODEL_VARIABLE
+from tracecorr.analyze.run_facts import MODEL_MEMORY, MODEL_VARIABLE
 from tracecorr.capture.workload.invoker import Invoker, find_invoker, read_environment
 from tracecorr.control.workload import list_descendants
 from tracecorr.model.errors import MachineError
@@ -92,6 +93,12 @@ def watch_model() -> Iterator[dict[str, str]]:
         thread.join()
 
 
+def _find_model_line(stderr: bytes) -> dict[str, str]:
+    """Return what libhsakmt says of the memory of a model when it opens one: a short run may end between two looks."""
+    line = re.search(rb"model: use memory backing file given in HSA_MODEL_MEMFILE: (\S+)", stderr)
+    return {MODEL_MEMORY: line[1].decode(errors="replace")} if line else {}
+
+
 def note_model(target: Path, found: Mapping[str, str]) -> None:
     """Write what `watch_model` found into a capture, which knows the environment of its first program alone."""
     if found and (target / "capture.json").is_file():
@@ -169,5 +176,5 @@ def run_capture_of(
             env={**os.environ, **(variables or {})},
         )  # fmt: skip
     refuse_machine(done)
-    note_model(target, found)
+    note_model(target, found or _find_model_line(done.stderr))
     return done
