@@ -111,9 +111,11 @@ _INTERRUPTED_POLARS = """
 import os, sys
 import polars
 
+NUMBER = int(sys.argv.pop())
+
 def interrupt(*_):
     polars.Int64.__init__ = object.__init__
-    os.kill(os.getpid(), int(sys.argv.pop()))
+    os.kill(os.getpid(), NUMBER)
 
 def fail(*_, **__):
     polars.Int64.__init__ = interrupt
