@@ -17,7 +17,7 @@ from tracecorr.analyze.latency import summarize_latency
 from tracecorr.analyze.owners import summarize_nodes
 from tracecorr.analyze.queues import names_streams, summarize_queues, summarize_streams
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.report.markdown import render_markdown, render_summary, render_table
+from tracecorr.analyze.report.markdown import render_markdown, render_table
 from tracecorr.analyze.report.sections import GLOSSARY
 from tracecorr.analyze.sql import run_sql
 from tracecorr.analyze.values import addresses_as_text, plain_rows, render_ns, render_value
@@ -35,7 +35,7 @@ def test_report_of_empty_tables() -> None:
     text = render_markdown(report)
     assert "no ftrace: ioctls unknown; import with --ftrace" in text
     assert "no AMD log: HIP calls unknown; import with --amd-log" in text
-    assert "no event has a time" in render_summary(report)
+    assert "no event has a time" in render_markdown(report)
     assert json.loads(json.dumps(report.as_dict()))["sections"]["queues"]["rows"] == []
 
 

@@ -13,7 +13,7 @@ from tracecorr.analyze.clocks import (
 from tracecorr.analyze.ioctls import summarize_drm_jobs
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.analyze.report.markdown import render_markdown, render_summary
+from tracecorr.analyze.report.markdown import render_markdown
 from tracecorr.model import schema
 
 
@@ -81,7 +81,9 @@ def _clock_line(widths: list[int], *clocks: tuple[str, int]) -> str:
     events = [{"source": "amd_log", "err_lo_ns": 0, "err_hi_ns": width} for width in widths]
     tables = {"clock_map": table("clock_map", *maps), "events": table("events", *events)}
     report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
-    return next(line for line in render_summary(report).splitlines() if line.startswith("- clocks: ")).split(": ", 1)[1]
+    return next(line for line in render_markdown(report).splitlines() if line.startswith("- clocks: ")).split(": ", 1)[
+        1
+    ]
 
 
 def test_the_summary_says_what_most_times_are_known_to() -> None:

@@ -50,5 +50,6 @@ def test_demo_prints_the_summary(run: Run, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     result = run("demo", "--no-serve")
     assert result.status == 0, result.err
-    assert result.out.startswith("# eight-streams\n")
+    assert result.out.startswith("# eight-streams\n\nabout: ")
+    assert "SYNTHETIC: the KFD driver" in result.out.splitlines()[2]
     assert (tmp_path / "cache" / "tracecorr" / "eight-streams.tracecorr" / "tables").is_dir()

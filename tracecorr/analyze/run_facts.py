@@ -23,6 +23,8 @@ def describe_run(info: Mapping[str, Any], state: str | None = None, read: int | 
         state: state of the capture on this machine, if the caller asked; else that of capture.json.
         read: number of kernel records in its files, if they were read.
     """
+    if info.get("about"):
+        yield f"about: {info['about']}"
     yield from _describe_workload({**info, "state": name_state(info) if state is None else state})
     yield from _describe_nodes(info.get("nodes") or [])
     yield from _describe_plan(info.get("plan") or {})

@@ -26,11 +26,8 @@ _DEVICE, PROCESSES = Path("/dev/kfd"), Path("/sys/class/kfd/kfd/proc")
 _DBG_TRAP, _RUNTIME_ENABLE = 0xC0204B26, 0xC0104B25
 ENABLE, DISABLE, SEND_RUNTIME_EVENT, SUSPEND, RESUME, SNAPSHOT = 0, 1, 2, 6, 7, 13
 _QUEUE_NEW, _PROCESS_RUNTIME = 1 << 30, 1 << 47
-_ENTRY_BYTES, _ENTRY_ID, _MOST_QUEUES = (
-    64,
-    40,
-    1024,
-)  # struct kfd_queue_snapshot_entry, its queue_id; queues of a process
+_ENTRY_BYTES, _ENTRY_ID = 64, 40  # struct kfd_queue_snapshot_entry, its queue_id
+_MOST_QUEUES = 1024  # of a process
 _FAILED = 1 << 30  # of a queue id that comes back: the hardware did not give the queue up
 # linux/ptrace.h
 _CONT, _DETACH, _SEIZE, _LISTEN = 7, 17, 0x4206, 0x4208

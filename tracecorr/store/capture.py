@@ -387,8 +387,8 @@ _DESCRIPTION: Mapping[str, Any] = {
     "event_cost?": {"added_ns": _SIGNED, "alone_ns": _SIGNED, "recorded_ns": _SIGNED},
     "overhead_ratios?": {"*": _NUMBER}, "events?": _COUNT, "lost_events?": _COUNT, "unwritten_events?": _COUNT,
     "sched_policy?": _COUNT, "ftrace_clock?": str, "state?": str, "failure?": str, "end_reason?": str,
-    "start_reason?": str, "user?": str, "cwd?": str, "where?": str, "warnings?": _TEXTS, "import_warnings?": _TEXTS,
-    "problems?": _TEXTS, "command?": _TEXTS,
+    "start_reason?": str, "about?": str, "user?": str, "cwd?": str, "where?": str, "warnings?": _TEXTS,
+    "import_warnings?": _TEXTS, "problems?": _TEXTS, "command?": _TEXTS,
 }  # fmt: skip
 
 

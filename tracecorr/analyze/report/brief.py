@@ -120,6 +120,7 @@ def explain_word(word: str) -> str:
 
 def _head(report: Report) -> Iterator[str]:
     yield f"# {report.name}\n"
+    yield from (f"{line}\n" for line in report.run if line.startswith("about: "))
     facts = list(describe_summary(report))
     told = [facts[1], *(facts[2:3] if "amd_log" in report.summary["sources"] else ())]
     yield "; ".join([*told, *(fact for fact in facts if fact.startswith("rocprof:"))]) + "\n"

@@ -57,11 +57,6 @@ def render_experiment(name: str, finding: Finding, sections: Iterable[Section], 
     return "\n".join((*head, "", *(line for s in sections for line in render_section(s))))
 
 
-def render_summary(report: Report) -> str:
-    """Return the head of the report: the counts and what is wrong with the capture."""
-    return "\n".join(_summary_lines(report, ()))
-
-
 def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS, max_text: int | None = _MAX_TEXT) -> str:
     """Return a frame as a Markdown table, with units; empty columns are left out.
 
