@@ -402,6 +402,9 @@ def main(driver: str) -> None:
             run_refusals(steps)
             run_sequence(steps)
         else:
+            if refusal := find_refusal():  # nothing else can be asked of this driver
+                print(f"   {refusal}", flush=True)
+                return
             steps = Steps(Trap, PROCESSES, None, folder)
             run_refusals(steps)
     print("done", flush=True)
