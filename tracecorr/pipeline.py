@@ -92,7 +92,7 @@ from tracecorr.store.recording import (
 from tracecorr.store.trace_dat import unpack_in_place
 from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
 
-__all__ = ["correlate", "import_files", "make_dataset"]
+__all__ = ["correlate", "import_files", "make_dataset", "read_raw_files", "rebuild_outdated"]
 
 
 def correlate(
@@ -299,17 +299,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     capture = close_killed(capture)
     drop_unwritten(capture)
     stages.begin("reading")
-    folder = make_parts_folder(path)
-    others = read_others(capture, folder, stages)
-    if not capture.info.get("plan"):
-        others = set_prints_apart(others)
-        refuse_repeated(others, capture.info["files"])
-        others = drop_continued_losses(others)
-    # Before the logs: they tell whose bytes are whose in a log of several processes.
-    writes = _place_writes(others, capture, stages)
-    logs, placed = read_logs(capture, folder, writes.placed, ready, stages, jobs)
-    parts, writes = Parts([*logs.each, *others.each]), replace(writes, placed=placed)
-    del others  # what it has read is large
+    parts, writes = read_raw_files(capture, stages, ready, jobs)
     _end(stages, "parse")
     refuse_hopeless(parts.count_events())
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
@@ -334,6 +324,33 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         return [*warnings, f"the views of the page were not stored, serve builds them again: {why}"]
     _end(stages, "views")
     return warnings
+
+
+def read_raw_files(
+    capture: Capture, stages: Stages, ready: Mapping[int, list[StoredPart]], jobs: int
+) -> tuple[Parts, LogWrites]:
+    """Return the rows of all raw files of a capture, and which write of the trace put which bytes into which log.
+
+    Args:
+        capture: the capture.
+        stages: told what is read, and how far it is.
+        ready: what was read already: key of `files` -> its parts in the order of the file.
+        jobs: processes that read long logs.
+
+    Raises:
+        InputError: a file is missing or damaged, or two traces hold the same records.
+        WorkerError: a process that read a log was killed.
+    """
+    folder = make_parts_folder(capture.path)
+    others = read_others(capture, folder, stages)
+    if not capture.info.get("plan"):
+        others = set_prints_apart(others)
+        refuse_repeated(others, capture.info["files"])
+        others = drop_continued_losses(others)
+    # Before the logs: they tell whose bytes are whose in a log of several processes.
+    writes = _place_writes(others, capture, stages)
+    logs, placed = read_logs(capture, folder, writes.placed, ready, stages, jobs)
+    return Parts([*logs.each, *others.each]), replace(writes, placed=placed)
 
 
 def _end(stages: Stages, stage: str) -> None:

@@ -29,9 +29,8 @@ import zstandard
 
 from tests.read.rocprof.rocpd_cases import write_rocpd
 from tracecorr.model.errors import CaptureError, InputError, MachineError
-from tracecorr.pipeline import correlate, import_files
+from tracecorr.pipeline import correlate, import_files, read_raw_files
 from tracecorr.progress import Stages
-from tracecorr.sources import read_parts
 from tracecorr.store import Capture
 from tracecorr.store.recording import close_killed
 
@@ -187,7 +186,7 @@ def _import(out: Path, amd_logs: list[Path] | None = None, ftrace: list[Path] | 
 
 def _read_raw(capture: Capture) -> pl.DataFrame:
     """Return the ledger after all raw files were read."""
-    parts = read_parts(close_killed(capture), {}, Stages(), 1)
+    parts, _ = read_raw_files(close_killed(capture), Stages(), {}, 1)
     parts.read_events()
     return parts.small("ledger")
 

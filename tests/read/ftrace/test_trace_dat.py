@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,16 @@ def test_compressed_files_are_unpacked(tmp_path: Path, how: str, rows: list[tupl
         _read(data)
     assert _rows(_read(unpacked(tmp_path, data))) == rows
     assert [path.name for path in tmp_path.iterdir()] == ["trace.dat"]
+
+
+@pytest.mark.parametrize("how", PACK)
+def test_damage_in_a_packed_description_is_a_problem_of_the_file(how: str) -> None:
+    data, problems = packed(TRACE, how), set()
+    for at in range(0, len(data), 16):
+        changed = data[:at] + bytes(8) + data[at + 8 :]
+        with suppress(InputError):
+            problems |= set(read_description(lambda at, count, of=changed: of[at : at + count], len(data)).problems)
+    assert ("damaged_section", 0) in problems
 
 
 def test_a_file_with_two_buffers_gives_the_rows_of_both(rows: list[tuple[Any, ...]]) -> None:

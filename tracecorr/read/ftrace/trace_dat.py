@@ -204,6 +204,8 @@ def read_description(read_at: ReadAt, size: int) -> TraceDat:
             _Version6(read_at, size, dat).read(cursor)
     except _TruncatedError:
         dat.problems.append(("file_ends_in_its_description", 0))
+    except (zlib.error, zstandard.ZstdError):
+        dat.problems.append(("damaged_section", 0))
     _settle_clocks(dat)
     return dat
 
