@@ -87,10 +87,10 @@ def _root(
     ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", help="Show the Python traceback of a failure.")] = False,
 ) -> None:
-    """See what really happened between a HIP call and the GPU: kernel trace and HIP log on one clock.
+    """Show what happened between a HIP call and the GPU: kernel trace and HIP log on one clock.
 
     Begin with `tracecorr demo`; `tracecorr help` lists the documents.
-    Verbs that read a capture use the newest *.tracecorr in the current folder if none is named.
+    Verbs that read a capture use the newest *.tracecorr in the current folder if you name none.
     Results go to stdout, progress and messages to stderr.
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
     """

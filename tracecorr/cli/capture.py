@@ -56,17 +56,21 @@ _UprobesOption = Annotated[
 _RangesOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--range", metavar="roctx:NAME", help="Record only roctx ranges and marks with this text; repeatable."
+        "--range",
+        metavar="roctx:NAME",
+        help="Of the roctx ranges and marks, keep only those with this text; repeatable.",
     ),
 ]
 _ProbeSharedOption = Annotated[
     bool,
     typer.Option(
-        "--probe-shared", help="Probe a library even if other processes use it: its calls get slower for them, too."
+        "--probe-shared", help="Probe a library even if other processes use it; this slows its calls in them, too."
     ),
 ]
 _DurationOption = Annotated[float | None, typer.Option(metavar="S", help="Stop recording after S seconds.")]
-_DelayOption = Annotated[float, typer.Option(metavar="S", help="Start the kernel trace S seconds after the workload.")]
+_DelayOption = Annotated[
+    float, typer.Option(metavar="S", help="Start the kernel trace S seconds after the workload starts.")
+]
 _StartOnSignalOption = Annotated[
     bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
 ]
@@ -78,32 +82,38 @@ _BufferOption = Annotated[
 ]
 _MaxLogOption = Annotated[
     float,
-    typer.Option(metavar="GB", help="Stop recording when the HIP log exceeds this size (uncompressed, without holes)."),
+    typer.Option(
+        metavar="GB", help="Stop recording when the HIP log exceeds this size (uncompressed; holes do not count)."
+    ),
 ]
 _MinFreeOption = Annotated[
     float, typer.Option(metavar="GB", help="Stop recording when less disk space than this is free.")
 ]
 HqdOption = Annotated[
     bool,
-    typer.Option("--hqd", help="Read the hardware queues (HQDs) repeatedly; each read takes a lock of the driver."),
+    typer.Option("--hqd", help="Read the hardware queues (HQDs) repeatedly; each read takes a driver lock."),
 ]
 _HqdIntervalOption = Annotated[
     float | None, typer.Option(metavar="S", help=f"Minimum time between two HQD reads; default {_HQD_SECONDS:g}.")
 ]
 _LocksOption = Annotated[
-    bool, typer.Option("--locks", help="Record futex calls, too: who waited for a lock, and who woke it.")
+    bool,
+    typer.Option("--locks", help="Also record futex calls: which thread waited for a lock, and which thread woke it."),
 ]
 _StallOption = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="If none of its packets ends for this time (30s, 2m), save a look at the workload."
+        metavar="TIME", help="If the workload hangs for this time (30s, 2m), save what `tracecorr hang` sees of it."
     ),
 ]
 # Uncontended locks make no system call.
 _LOCK_EVENTS = ("syscalls/sys_enter_futex", "syscalls/sys_exit_futex")
 _StallKillOption = Annotated[
     bool,
-    typer.Option("--stall-kill", help="Then end it, too; if the driver cannot unmap its queues, it resets the GPU."),
+    typer.Option(
+        "--stall-kill",
+        help="With --stall: then end the workload. If the driver cannot unmap its queues, the GPU is reset.",
+    ),
 ]
 _LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
 _PlainLogOption = Annotated[bool, typer.Option("--plain-log", help="Do not compress the HIP log while it is written.")]
@@ -113,7 +123,7 @@ _ContainerOption = Annotated[
 ]
 _ImageOption = Annotated[
     list[str] | None,
-    typer.Option("--image", metavar="IMAGE", help="Run COMMAND in a new container of IMAGE, with the GPUs."),
+    typer.Option("--image", metavar="IMAGE", help="Run COMMAND in a new container of IMAGE that can use the GPUs."),
 ]
 _DockerOption = Annotated[
     list[str] | None,
@@ -122,13 +132,15 @@ _DockerOption = Annotated[
 _PidOption = Annotated[
     list[int] | None,
     typer.Option(
-        "--pid", metavar="PID", help="Attach to a running process; its HIP log is recorded only if it writes one."
+        "--pid",
+        metavar="PID",
+        help="Attach to a running process; the HIP log is recorded only if the process writes one.",
     ),
 ]
 _KillOption = Annotated[
     bool,
     typer.Option(
-        "--kill", help="When a limit stops the recording, end the workload, too: SIGTERM, after 10 s SIGKILL."
+        "--kill", help="When a limit stops the recording, also end the workload: SIGTERM, SIGKILL after 10 s."
     ),
 ]
 _NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
@@ -176,7 +188,7 @@ def capture_verb(
     quiet: _QuietOption = False,
     dry_run: _DryRunOption = False,
 ) -> None:
-    """Run COMMAND with the kernel traced and the HIP log on; save both in a capture folder.
+    """Run COMMAND, record the kernel trace and the HIP log, and save both in a capture folder.
 
     The exit status is that of COMMAND; 125: tracecorr failed, 126: COMMAND cannot run, 127: COMMAND is not found.
     """

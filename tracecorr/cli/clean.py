@@ -12,7 +12,7 @@ from tracecorr.cli.console import say, show
 def clean_verb() -> None:
     """Remove what killed captures left on this machine: tracing instances, probes, changed settings.
 
-    Running captures and other users of tracefs are not touched. Each new capture does this when it starts.
+    It does not touch running captures and other users of tracefs. A new capture also cleans when it starts.
     Exit status: 0 nothing is left, 1 something cannot be removed yet, 3 not called as root.
     """
     from tracecorr.capture.tracefs.undo import list_running, restore_leftovers

@@ -32,7 +32,7 @@ def compare_verb(
     html: HtmlOption = None,
     force: ForcePageOption = False,
     confidence: Annotated[
-        float, typer.Option(metavar="SHARE", help="Confidence level of the intervals, for each table as a whole.")
+        float, typer.Option(metavar="SHARE", help="Confidence that all intervals of a table together hold.")
     ] = 0.95,
 ) -> None:
     """Compare two captures: queues, kernels, GPU times, calls, ioctls, rates, latencies with intervals, verdicts."""

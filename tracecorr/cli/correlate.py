@@ -49,9 +49,9 @@ def correlate_verb(
     force: Annotated[bool, typer.Option("--force", help="Replace the dataset if it exists.")] = False,
     jobs: JobsOption = None,
 ) -> None:
-    """Rebuild the tables of a capture from its raw files, which are not changed.
+    """Rebuild the tables of a capture from its raw files; the raw files do not change.
 
-    Several captures become one dataset, which query, report, compare, export and serve can read.
+    If you name several captures, they become one dataset; query, report, compare, export and serve can read it.
     """
     paths = [find_capture(name) for name in names] if names else [find_capture(None)]
     _refuse_twice(paths)

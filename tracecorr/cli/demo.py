@@ -14,7 +14,7 @@ from tracecorr.threads import begin_polars
 
 
 def demo_verb(
-    no_serve: Annotated[bool, typer.Option("--no-serve", help="Print the summary and stop.")] = False,
+    no_serve: Annotated[bool, typer.Option("--no-serve", help="Print the report and stop.")] = False,
     host: HostOption = "127.0.0.1",
     port: PortOption = None,
     no_browser: NoBrowserOption = False,

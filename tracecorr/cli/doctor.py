@@ -30,9 +30,9 @@ def doctor_verb(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what this machine can capture: each feature is tried and undone.
+    """Show what this machine can capture: doctor tries each feature and then undoes it.
 
-    Each line says yes, partly or no, the reason, and the command that fixes it.
+    Each line says yes, partly or no, and why. If a command closes the gap, the line names it.
     Exit status: 0 a capture is possible, 3 it is not.
     """
     if container is not None and pid is not None:

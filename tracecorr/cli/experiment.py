@@ -1,4 +1,4 @@
-"""The verb `experiment`: run workloads alone, together, under policies and settings, and say what the numbers mean."""
+"""The verb `experiment`: run workloads alone and together, under policies and settings, and judge the results."""
 
 from __future__ import annotations
 
@@ -23,55 +23,77 @@ if TYPE_CHECKING:
 ContainerOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Run the workloads in this running container.")
 ]
-LevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL of the captured rounds.")]
+LevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL of the captured runs.")]
 FolderOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def preempt_verb(
-    high: Annotated[str, typer.Option(metavar="CMD", help="High-priority workload; it prints stamps.")],
-    low: Annotated[str, typer.Option(metavar="CMD", help="Low-priority workload; it prints stamps.")],
+    high: Annotated[str, typer.Option(metavar="CMD", help="High-priority workload; it prints the stamp lines.")],
+    low: Annotated[str, typer.Option(metavar="CMD", help="Low-priority workload; it prints the stamp lines.")],
     rounds: Annotated[
-        int, typer.Option(metavar="N", help="Number of uninstrumented rounds; the results come from these.")
+        int, typer.Option(metavar="N", help="Number of rounds without a capture; the results come from these.")
     ] = 5,
-    no_capture: Annotated[bool, typer.Option("--no-capture", help="Skip the captured rounds (needs no root).")] = False,
+    no_capture: Annotated[
+        bool, typer.Option("--no-capture", help="Skip the captured rounds; then no root is needed.")
+    ] = False,
     container: ContainerOption = None,
     log_level: LevelOption = 5,
     kept: Annotated[
-        float, typer.Option(metavar="TIMES", help="PASS if P95 together is at most this many times P95 alone.")
+        float,
+        typer.Option(metavar="TIMES", help="PASS if the P95 latency together is at most TIMES the P95 latency alone."),
     ] = 1.2,
     policy: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="none, priority, cumask, slice, event, stop, suspend or all; may be given again."
-        ),
+        typer.Option(metavar="NAME", help="none, priority, cumask, slice, event, stop, suspend or all; repeatable."),
     ] = None,
     policy_command: Annotated[
         str | None,
-        typer.Option(metavar="CMD", help="Your own policy: it reads events, and writes `hold low` or `release low`."),
+        typer.Option(
+            metavar="CMD", help="Your own policy: a command that reads events and prints `hold low` or `release low`."
+        ),
     ] = None,
     share: Annotated[
-        float, typer.Option(metavar="PERCENT", help="Share of time (slice) or CUs (cumask) for the low one.")
+        float,
+        typer.Option(
+            metavar="PERCENT", help="Share of the time (slice) or of the CUs (cumask) for the low-priority workload."
+        ),
     ] = 20,
-    period_ms: Annotated[float, typer.Option(metavar="MS", help="Period of the slices.")] = 10,
-    target_ms: Annotated[float, typer.Option(metavar="MS", help="Time in which the high one should get the GPU.")] = 5,
+    period_ms: Annotated[float, typer.Option(metavar="MS", help="Period of the policy `slice`.")] = 10,
+    target_ms: Annotated[
+        float, typer.Option(metavar="MS", help="Time within which the high-priority workload should get the GPU.")
+    ] = 5,
     stop_by: Annotated[
-        str, typer.Option(metavar="HOW", help="Stop by signal (SIGSTOP) or freezer (cgroup v2).")
+        str,
+        typer.Option(
+            metavar="HOW", help="How the policy `stop` stops a workload: signal (SIGSTOP) or freezer (cgroup v2)."
+        ),
     ] = "signal",
-    force: Annotated[bool, typer.Option("--force", help="Also hold a member of a distributed job.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Hold the low-priority workload even if it belongs to a distributed job; its peers may stall.",
+        ),
+    ] = False,
     allow_gpu_reset: Annotated[
-        bool, typer.Option("--allow-gpu-reset", help="Suspend queues, which may end in a reset of the GPU.")
+        bool,
+        typer.Option(
+            "--allow-gpu-reset",
+            help="Allow the policy `suspend`; it may end in a GPU reset, which kills every process on that GPU.",
+        ),
     ] = False,
     output: FolderOption = None,
     as_json: JsonOption = False,
     html: HtmlOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 4 when the verdict is FAIL, 5 when UNKNOWN.")
+        bool, typer.Option("--check", help="Exit with 4 if the verdict is FAIL, 5 if it is UNKNOWN.")
     ] = False,
 ) -> None:
     """Run a high-priority and a low-priority workload alone and together, then again while capturing.
 
-    A workload prints one line `tracecorr-stamp START RETURN COMPLETE` per launch (CLOCK_MONOTONIC, ns).
+    For each launch a workload prints a line `tracecorr-stamp START RETURN COMPLETE` (CLOCK_MONOTONIC, ns):
+    the times before the call, after the call, and when the program noticed the completion.
     """
     _check_options(high, low, rounds, kept)
     _check_policy(share, period_ms, target_ms, stop_by)
@@ -128,7 +150,7 @@ def ab_verb(
     a: Annotated[str, typer.Option("--a", metavar="CMD", help="First workload, the reference.")],
     b: Annotated[str, typer.Option("--b", metavar="CMD", help="Second workload.")],
     seconds: Annotated[
-        float | None, typer.Option(metavar="S", help="End each run after so many seconds; default: at its own end.")
+        float | None, typer.Option(metavar="S", help="End each run after S seconds; default: wait until it ends.")
     ] = None,
     container: ContainerOption = None,
     log_level: LevelOption = 5,
@@ -164,16 +186,19 @@ def ab_verb(
 
 
 def sweep_verb(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The workload; `{NAME}` is replaced.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- CMD...", help="The workload; `{NAME}` is replaced by the value.")
+    ],
     setting: Annotated[
-        str, typer.Option("--set", metavar="NAME=V1,V2", help="Variable of the environment, or `{NAME}` in CMD.")
+        str,
+        typer.Option("--set", metavar="NAME=V1,V2", help="Environment variable, or `{NAME}` in CMD, and its values."),
     ],
     container: ContainerOption = None,
     log_level: LevelOption = 5,
     output: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Capture a workload once per value of a setting; compare latencies, queues and streams."""
+    """Capture a workload once for each value of a setting; compare latencies, queues and streams."""
     begin_polars()
     from tracecorr.experiment.captured import parse_setting
 
@@ -189,13 +214,15 @@ def sweep_verb(
 
 
 def stage1_verb(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="A program with one GEMM, or any other.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- CMD...", help="The workload, for example a program with one GEMM.")
+    ],
     container: ContainerOption = None,
     log_level: LevelOption = 5,
     output: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Capture one run and tick a checklist of the path ROCr -> KFD -> GPU from its evidence."""
+    """Capture one run, and check each step of the path ROCr -> KFD -> GPU against its records."""
     folder = _choose_folder(output, "stage1")
     begin_polars()
     from tracecorr.analyze.evidence import Evidence

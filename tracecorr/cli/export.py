@@ -44,7 +44,7 @@ def export_verb(
         _Target, typer.Option("--to", metavar="FORMAT", help=f"{', '.join(_Target)}.")
     ] = _Target.PERFETTO,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="PATH", help="File to write; a folder for tables.")
+        Path | None, typer.Option("--output", "-o", metavar="PATH", help="File to write; for tables a folder.")
     ] = None,
     start: Annotated[
         str | None,
@@ -63,12 +63,15 @@ def export_verb(
         ),
     ] = None,
     process: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Only this row of the table `processes`; repeatable.")
+        list[int] | None,
+        typer.Option(metavar="N", help="Only the process of row N of the table `processes`; repeatable."),
     ] = None,
     table: Annotated[
         list[str] | None, typer.Option(metavar="NAME,...", help="Only these tables (csv, parquet, arrow).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file, or the folder of tables.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file, or the folder of tables, if it exists.")
+    ] = False,
 ) -> None:
     """Export a capture: a trace for Perfetto, Chrome's viewer, speedscope or KernelShark, or its tables as files."""
     is_trace = target in _SUFFIX

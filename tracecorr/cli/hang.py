@@ -42,24 +42,31 @@ def hang_verb(
         str,
         typer.Option(
             metavar="TIME",
-            help="A packet stands if it stood for so long; before that no verdict. Needs --watch, or a --wait as long.",
+            help="A packet counts as hanging after this time without progress; needs --watch, or --wait of this time.",
         ),
     ] = "30s",
     deep: Annotated[
-        bool, typer.Option("--deep", help="If something is found, read mqds and hqds once, too: they take locks.")
+        bool,
+        typer.Option(
+            "--deep", help="If something is found, also read mqds and hqds once; these reads take driver locks."
+        ),
     ] = False,
     debugfs: Annotated[
         Path | None, typer.Option(metavar="DIR", help=f"Debugfs folder of the KFD; default {KFD_DEBUGFS}.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Look until something stands, or all are gone.")] = False,
-    save: Annotated[bool, typer.Option("--save", help="Write what was seen to hang-TIME.json, decoded.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Repeat until something hangs, or until all processes have ended.")
+    ] = False,
+    save: Annotated[bool, typer.Option("--save", help="Write what was seen, decoded, to hang-TIME.json.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show why a running process stands still: what heads its queues, what that waits for, who would end it.
+    """Show why a running process hangs: the packet at the head of each queue, what it waits for, what would end that.
 
-    Two looks from outside: nothing is stopped, written or preloaded, and no
-    ioctl is made. A verdict has three parts: what was seen, what that means
-    (proved, likely, one of), and what would decide.
+    tracecorr looks at the process twice, from outside. It does not stop the
+    process, write to its memory, preload a library or issue an ioctl. A verdict
+    has three parts: what was seen, what that means ("proved", "likely", or "one
+    of" several causes), and what would decide. In the output, "stands" means: it
+    makes no progress.
 
     \b
     source           reads                   lock  root  worst case
@@ -68,27 +75,29 @@ def hang_verb(
     /sys/class/kfd   queues, slots           none  no    a part is missing
     /dev/kmsg        lines of the driver     none  (2)   a part is missing
     /proc/PID/maps   what may be read        mmap  (1)   no answer in 30 s:
-    and pagemap, mem queues, packets,        mmap  (1)   told, and a child
-                     signals, arguments                  is left behind
+    and pagemap, mem queues, packets,        mmap  (1)   reported; a child
+                     signals, arguments                  process stays blocked
     --deep: mqds     queue descriptors       (3)   yes   no answer in 5 s:
-            hqds     registers of queues     (4)   yes   told, and a child
-                                                         is left behind
+            hqds     registers of queues     (4)   yes   reported; a child
+                                                         process stays blocked
 
     \b
-    mmap = memory lock of the process
-    (1) root, or its user (of memory and calls: kernel.yama.ptrace_scope=0)
-    (2) root where kernel.dmesg_restrict=1
-    (3) that of each process with queues in turn, in the driver
-    (4) that of the registers; hqds are read only if mqds answered
-    Neither is read while a GPU is reset, nor if nothing was found before.
+    mmap = the process's memory lock (mmap_lock)
+    (1) root, or the user of the process (for memory and calls this user needs
+        kernel.yama.ptrace_scope=0)
+    (2) root if kernel.dmesg_restrict=1
+    (3) driver lock of each process that has queues, one after the other
+    (4) driver lock of the registers; hqds are read only if mqds answered
+    mqds and hqds are not read during a GPU reset, or if the looks found nothing.
 
-    Only memory pages that are present and belong to no file are read. To read
-    others could block, or change the process.
+    Only memory pages that are present and belong to no file are read. Reading
+    other pages could block, or change the process.
 
-    Exit status: 0 nothing stands, 4 something stands, 5 it cannot be told. A
-    packet at the head of a queue counts as standing only after --stall: kernels
-    may run long, and collectives and persistent kernels wait by design. What
-    depends on the behaviour of hardware is marked: not seen on hardware.
+    Exit status: 0 nothing hangs, 4 something hangs, 5 it cannot be decided. A
+    packet at the head of a queue counts as hanging only after --stall: kernels
+    may run long, and collectives and persistent kernels wait by design. A
+    conclusion that depends on hardware behaviour is marked "not seen on
+    hardware": it was not tested on a real GPU.
     """
     if (pid is not None) + (container is not None) + every > 1:
         raise InputError("--pid, --container and --all exclude each other", "name one of them")

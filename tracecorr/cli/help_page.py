@@ -12,12 +12,12 @@ from tracecorr.cli.console import show, show_markdown
 
 def help_verb(
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", help="What to read about; none lists the topics.")
+        str | None, typer.Argument(metavar="TOPIC", help="Document to show; without it, all topics are listed.")
     ] = None,
 ) -> None:
-    """Read the documents: capture, import, report, recipes, SQL, and more.
+    """Show the documents: capture, import, report, recipes, SQL, and more.
 
-    `tracecorr VERB --help` tells the options of a verb.
+    `tracecorr VERB --help` shows the options of a verb.
     """
     if topic is not None:
         show_markdown(read_topic(topic))

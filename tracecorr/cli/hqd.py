@@ -39,7 +39,7 @@ def hqd_verb(
         list[Path] | None,
         typer.Argument(metavar="FILE", help="Saved hqds, mqds or rls dumps, plain or .gz; default: this machine."),
     ] = None,
-    slots: Annotated[bool, typer.Option("--slots", help="Print every slot that is or was in use, too.")] = False,
+    slots: Annotated[bool, typer.Option("--slots", help="Also print every slot that is or was in use.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: queues, counts and all slots.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Read this machine repeatedly until Ctrl-C.")] = False,
     interval: Annotated[
@@ -52,10 +52,10 @@ def hqd_verb(
         Path | None, typer.Option(metavar="DIR", help=f"Debugfs folder of the KFD; default {KFD_DEBUGFS}.")
     ] = None,
 ) -> None:
-    """Show which queues the hardware runs: one line per queue for all XCCs.
+    """Show which queues the hardware runs: one line per queue, with all its XCCs.
 
     hqds: registers (what runs now). mqds: descriptors in memory (all queues, also unmapped ones).
-    rls: runlists. Each read takes locks of the driver, so do not read often.
+    rls: runlists. Each read takes driver locks, so do not read often.
     """
     if files and watch:
         raise InputError("--watch reads this machine, not saved dumps", "leave out the files, or --watch")

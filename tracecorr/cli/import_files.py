@@ -42,18 +42,19 @@ _FtraceOption = Annotated[
     typer.Option(
         "--ftrace",
         metavar="FILE|DIR...",
-        help="Kernel trace: text (.gz, .zst too), a trace.dat of trace-cmd, or a folder of binary pages.",
+        help="Kernel trace: text (.gz, .zst too), a trace.dat of trace-cmd, or a folder of trace_pipe_raw pages.",
     ),
 ]
 _FtraceClockOption = Annotated[
     str,
     typer.Option(
-        metavar="CLOCK", help=f"trace_clock of the trace, if the trace does not name it: {', '.join(_CLOCKS)}."
+        metavar="CLOCK",
+        help=f"trace_clock of the trace; needed only if the trace does not name it: {', '.join(_CLOCKS)}.",
     ),
 ]
 _ClockSamplesOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="clock.json with the samples that belong to the trace's clock marks."),
+    typer.Option(metavar="FILE", help="clock.json: the clock samples that tracecorr took for this trace."),
 ]
 HqdOption = Annotated[
     list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dumps of kfd/hqds, mqds or rls (debugfs).")

@@ -48,14 +48,14 @@ def query_verb(
     schema: Annotated[bool, typer.Option("--schema", help="List all tables and columns, and stop.")] = False,
     example: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Run one of the example queries.", autocompletion=complete_examples),
+        typer.Option(metavar="NAME", help="Run the example query of this name.", autocompletion=complete_examples),
     ] = None,
     examples: Annotated[bool, typer.Option("--examples", help="List the examples with their SQL, and stop.")] = False,
 ) -> None:
     """Run SQL over the tables of a capture.
 
-    A terminal shows units and rounded numbers; pipes, csv and json get exact ones (times in ns).
-    Write addresses as 0x1400e00000; every format prints them so.
+    A terminal shows units and rounded numbers; pipes, csv and json get exact numbers (times in ns).
+    Write addresses as 0x1400e00000; every format prints them like this.
     In a dataset of several captures, each table has the additional column `node`.
     """
     from tracecorr.analyze.examples import find_example

@@ -15,7 +15,7 @@ from tracecorr.analyze.verdicts import CLAIMS, Thresholds
 _HEAD = """# Commands
 
 Made by `scripts/make_commands_page` from the command line itself. Results go to stdout, progress and messages to
-stderr. Verbs that read a capture use the newest `*.tracecorr` in the current folder if none is named.
+stderr. Verbs that read a capture use the newest `*.tracecorr` in the current folder if you name none.
 
 | exit status | meaning |
 |---|---|
@@ -25,8 +25,8 @@ stderr. Verbs that read a capture use the newest `*.tracecorr` in the current fo
 | 3 | this machine cannot do it; nothing was started or changed |
 | 4 | `report --check`, `experiment --check`: a verdict is FAIL |
 | 5 | `report --check --strict`, `experiment --check`: a verdict is UNKNOWN |
-| 130, 141 | ended by Ctrl-C; the reader of its output went away (as `head` does) |
-| 125, 126, 127 | `capture`: failed after the start, command cannot run, command not found; else the command's own |
+| 130, 141 | 130: ended by Ctrl-C; 141: the reader of its output closed the pipe (as `head` does) |
+| 125, 126, 127 | `capture`: tracecorr failed, COMMAND cannot run, COMMAND not found; else the status of COMMAND |
 """
 
 

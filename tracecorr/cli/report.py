@@ -33,11 +33,13 @@ def report_verb(
     full: Annotated[bool, typer.Option("--full", help="Print all answers, verdicts and sections.")] = False,
     section: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Print this section whole; a wrong NAME lists all; repeatable."),
+        typer.Option(
+            metavar="NAME", help="Print this section in full; repeatable. An unknown NAME lists all sections."
+        ),
     ] = None,
-    top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Rows of each table.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of rows of each table.")] = None,
     explain: Annotated[
-        str | None, typer.Option(metavar="WORD", help="Say what a word of reports means, or what a verdict claims.")
+        str | None, typer.Option(metavar="WORD", help="Explain a word that reports use, or the claim of a verdict.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: HtmlOption = None,
@@ -50,7 +52,7 @@ def report_verb(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Judge only this claim, named as in the report; repeatable.",
+            help="Judge only this verdict, by its name in the report; repeatable.",
             autocompletion=complete_verdicts,
         ),
     ] = None,
@@ -59,7 +61,7 @@ def report_verb(
         typer.Option(metavar="NAME=VALUE", help="Change a limit of a verdict, such as kfd_create_ns=2000000."),
     ] = None,
 ) -> None:
-    """Report what was open, what failed, queues, latencies and verdicts of a capture, on one screen.
+    """Report unfinished calls, failures, queues, latencies and verdicts of a capture, on one screen.
 
     --full prints all of it. A terminal shows tables, a pipe gets Markdown.
     """

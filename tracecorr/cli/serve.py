@@ -50,9 +50,11 @@ def serve_verb(
     port: PortOption = None,
     no_browser: NoBrowserOption = False,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Allow an address that other machines can reach.")
+        bool, typer.Option("--allow-remote", help="Allow a --host address that other machines can reach.")
     ] = False,
-    allow_root: Annotated[bool, typer.Option("--allow-root", help="Allow it even as root.")] = False,
+    allow_root: Annotated[
+        bool, typer.Option("--allow-root", help="With --allow-remote: allow it even as root.")
+    ] = False,
 ) -> None:
     """Show the timeline of captures in the browser until Ctrl-C."""
     if not _is_local(host):
