@@ -18,7 +18,7 @@ from tracecorr.store.ownership import LOG_FOLDER
 from tracecorr.store.recording import is_recorded_now, list_raw_files
 
 _TRACE, _CLOCK = "raw/ftrace", "raw/clock.json"
-_PAGE = 4096  # bytes; a larger one of which the end lacks is left out by the reader
+_PAGE = 4096  # bytes; the reader leaves a larger one out if its end is missing
 LIVE = "live"  # the state of a capture that holds a reading
 _PAUSE = 4.0  # at least this many times the last reading's duration pass before the next
 _TRIES, _BREATH = 100, 0.05  # how often, and after how many s each, a folder is removed that is still written to
