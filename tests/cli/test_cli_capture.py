@@ -139,7 +139,7 @@ def test_unexpected_failure_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatc
     def fail(_: object) -> None:
         raise RuntimeError("boom\nmore")
 
-    monkeypatch.setattr("tracecorr.store.newest_capture", fail)
+    monkeypatch.setattr("tracecorr.cli.console.newest_capture", fail)
     result = run("info")
     assert result.status == 1
     assert result.err.splitlines()[0] == "error: tracecorr failed: RuntimeError: boom"
