@@ -38,7 +38,7 @@ def _change(path: Path, keys: tuple[Any, ...], value: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "says"),
     [
-        (("files",), {}, "files is no list"), (("events",), "x", "events is no whole"),
+        (("files",), {}, "files is no list"), (("files",), None, "it names no files"), (("events",), "x", "events is no whole"),
         (("state",), [1], "state is no text"),
         (("files",), 7, "files is no list"), (("files", 0), "raw/a", r"files\[0\] is no object"),
         (("files", 3, "size"), None, r"files\[3\].size is missing"),

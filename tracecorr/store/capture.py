@@ -400,7 +400,7 @@ def _describe_damage(info: Mapping[str, Any]) -> str:
     >>> _describe_damage({"files": [{"file": 0, "path": "a", "source": "ftrace", "form": "text", "size": 0}] * 2})
     'two of its files have one number'
     """
-    if not isinstance(info, dict) or ("files" not in info and info.get("state") != "recording"):
+    if not isinstance(info, dict) or (info.get("files") is None and info.get("state") != "recording"):
         return "it names no files"
     damage = next(_compare(info, _DESCRIPTION, ""), "")
     numbers = [] if damage else [entry["file"] for entry in info.get("files") or []]
