@@ -12,7 +12,7 @@ import pytest
 
 from tracecorr.capture.facts import name_cards
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.snapshots import Snapshots, look_at_slots, read_devices, read_packages
+from tracecorr.capture.snapshots import Snapshots, find_packages, look_at_slots, read_devices, read_maps
 from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.store.recording import list_raw_files
 
@@ -91,12 +91,14 @@ def test_no_gpu_means_no_file(folder: RecordingFolder, tmp_path: Path) -> None:
     taker.tick([os.getpid()])
     taker.finish()
     assert not (folder.shown / "raw/sysfs.jsonl").exists()
-    assert read_devices(os.getpid()) == {"open": [], "mapped": []}
+    assert read_devices(os.getpid(), read_maps(os.getpid())) == {"open": [], "mapped": []}
 
 
 def test_python_packages_are_named_whose_libraries_are_mapped() -> None:
     importlib.import_module("numpy")
-    assert read_packages(os.getpid())["numpy"] == version("numpy")
+    maps = read_maps(os.getpid())
+    assert find_packages(os.getpid(), maps)["numpy"] == version("numpy")
+    assert "numpy" not in find_packages(os.getpid(), maps, {"numpy"})
 
 
 def test_gpus_have_the_names_that_they_tell_or_that_the_table_has(tmp_path: Path) -> None:

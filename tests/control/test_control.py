@@ -69,8 +69,8 @@ def channel(tmp_path: Path) -> Iterator[Channel]:
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as made:
+def guard(channel: Channel) -> Iterator[Guard]:
+    with Guard(channel.descriptor) as made:
         yield made
 
 
@@ -220,20 +220,27 @@ signal.pause()
 
 
 def test_a_word_is_free_again_when_its_controller_is_killed(tmp_path: Path) -> None:
+    """The file of the channel is freed, not one that its path names by then: the folder is the workload's."""
+    path, moved, other = tmp_path / "channel", tmp_path / "moved", tmp_path / "other"
+    other.write_bytes(b"of somebody else")
     program = f"""
 import pathlib, signal
 from tracecorr.control import HOLD, Action
 from tracecorr.control.steering import Channel, SharedWord
 from tracecorr.control.stopping import Guard
-SharedWord(Channel(pathlib.Path({str(tmp_path / "channel")!r})), Guard()).apply(Action(HOLD, "low"))
+channel = Channel(pathlib.Path({str(path)!r}))
+SharedWord(channel, Guard(channel.descriptor)).apply(Action(HOLD, "low"))
 print("held", flush=True)
 signal.pause()
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as controller:
         assert controller.stdout is not None and controller.stdout.readline() == b"held\n"
-        assert _word(tmp_path / "channel", 0) == 1
+        assert _word(path, 0) == 1
+        path.rename(moved)
+        path.symlink_to(other)
         controller.kill()
-    _wait(lambda: _word(tmp_path / "channel", 0) == 0)
+    _wait(lambda: _word(moved, 0) == 0)
+    assert other.read_bytes() == b"of somebody else"
 
 
 def _is_asleep(children: Path) -> bool:

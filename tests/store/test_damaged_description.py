@@ -38,8 +38,8 @@ def _change(path: Path, keys: tuple[Any, ...], value: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "says"),
     [
-        (("files",), {}, "files is no list"), (("files",), None, "it names no files"), (("events",), "x", "events is no whole"),
-        (("state",), [1], "state is no text"),
+        (("files",), {}, "files is no list"), (("files",), None, "it names no files"),
+        (("events",), "x", "events is no whole"), (("state",), [1], "state is no text"),
         (("files",), 7, "files is no list"), (("files", 0), "raw/a", r"files\[0\] is no object"),
         (("files", 3, "size"), None, r"files\[3\].size is missing"),
         (("files", 0, "file"), -1, r"files\[0\].file is no whole number"),

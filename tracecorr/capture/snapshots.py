@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +99,11 @@ class Snapshots:
         start = time.monotonic_ns()
         found = {"processes": self._read_processes(pids), "cards": self._read_cards()}
         for pid in pids:
-            devices = read_devices(pid)
+            maps = read_maps(pid)
+            devices = read_devices(pid, maps)
             if any(devices.values()):
                 self.devices[pid] = devices
-                self.packages |= read_packages(pid)
+                self.packages |= find_packages(pid, maps, self.packages)
         if found["processes"] or found["cards"]:
             line = {"start_ns": start, "end_ns": time.monotonic_ns(), **found}
             self._folder.append_line("raw/sysfs.jsonl", json.dumps(line))
@@ -150,30 +151,43 @@ def look_at_slots(kfd: Path = _KFD) -> list[Finding]:
     return found
 
 
-def read_devices(pid: int) -> dict[str, list[str]]:
+def read_maps(pid: int) -> str:
+    """Return the mappings of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def read_devices(pid: int, maps: str) -> dict[str, list[str]]:
     """Return the GPU device files that a process has open and has mapped, as its own root names them.
 
     `lsof` outside the pid namespace of a container shows nothing of these: the kernel hides them there.
+
+    Args:
+        pid: the process.
+        maps: its mappings.
     """
     opened: list[str] = []
-    mapped: list[str] = []
     with contextlib.suppress(OSError):
         for link in sorted(Path(f"/proc/{pid}/fd").iterdir(), key=lambda path: int(path.name)):
             with contextlib.suppress(OSError):
                 target = str(link.readlink())
                 if target.startswith(_DEVICES):
                     opened.append(f"{link.name} {target}")
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
-        mapped = [line for line in lines if any(f" {device}" in line for device in _DEVICES)]
+    mapped = [line for line in maps.splitlines() if any(f" {device}" in line for device in _DEVICES)]
     return {"open": opened, "mapped": mapped}
 
 
-def read_packages(pid: int) -> dict[str, str]:
-    """Return the Python packages whose libraries a process maps, with their versions: `torch` -> `2.9.0`."""
-    try:
-        mapped = set(_PACKAGE.findall(Path(f"/proc/{pid}/maps").read_text(errors="replace")))
-    except OSError:
-        return {}
+def find_packages(pid: int, maps: str, known: Container[str] = ()) -> dict[str, str]:
+    """Return the Python packages whose libraries a process maps, with their versions: `torch` -> `2.9.0`.
+
+    Args:
+        pid: the process.
+        maps: its mappings.
+        known: packages that need not be found again.
+    """
+    mapped = {(folder, package) for folder, package in _PACKAGE.findall(maps) if package not in known}
     found = {}
     for folder, package in sorted(mapped)[:_MOST_PACKAGES]:
         for info in glob_inside(Path(f"/proc/{pid}/root"), folder, f"{package}-*.dist-info"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import selectors
-import shlex
 import subprocess
 import threading
 import time
@@ -36,15 +35,15 @@ class Channel:
 
     def __init__(self, path: Path) -> None:
         """Make the file, which the caller's workloads may write, too; the folder is theirs, so no link is followed."""
-        self.path = path
         path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            os.fchmod(descriptor, 0o666)
-            os.ftruncate(descriptor, 8 * _WORDS)
-            self._map = mmap.mmap(descriptor, 8 * _WORDS)
-        finally:
-            os.close(descriptor)
+            os.fchmod(self.descriptor, 0o666)
+            os.ftruncate(self.descriptor, 8 * _WORDS)
+            self._map = mmap.mmap(self.descriptor, 8 * _WORDS)
+        except OSError:
+            os.close(self.descriptor)
+            raise
         self._words = memoryview(self._map).cast("Q")
 
     @property
@@ -69,6 +68,7 @@ class Channel:
         """Let go of the file."""
         self._words.release()
         self._map.close()
+        os.close(self.descriptor)
 
 
 class SharedWord(Actuator):
@@ -76,12 +76,13 @@ class SharedWord(Actuator):
 
     Args:
         channel: the channel.
-        guard: sets the word to 0 if this process dies.
+        guard: sets the word to 0 if this process dies; it has the channel's file, because the path is the workload's,
+            which could name another file by then.
     """
 
     def __init__(self, channel: Channel, guard: Guard) -> None:
         self._channel, self._guard = channel, guard
-        guard.tell(f"dd if=/dev/zero of={shlex.quote(str(channel.path))} bs=8 count=1 conv=notrunc")
+        guard.tell(f"dd if=/dev/zero of=/proc/self/fd/{channel.descriptor} bs=8 count=1 conv=notrunc")
 
     def apply(self, action: Action) -> None:
         """Set the word."""

@@ -20,12 +20,16 @@ _GUARD = 'trap "" HUP INT TERM; last=; while IFS= read -r line; do last=$line; d
 
 
 class Guard:
-    """Keep a small process that undoes a hold if this one dies, even by SIGKILL."""
+    """Keep a small process that undoes a hold if this one dies, even by SIGKILL.
 
-    def __init__(self) -> None:
+    Args:
+        files: descriptors that it has, too: its lines name them /proc/self/fd/N.
+    """
+
+    def __init__(self, *files: int) -> None:
         self._process = subprocess.Popen(
             ["sh", "-c", _GUARD], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True, pass_fds=files,
         )  # fmt: skip
 
     def tell(self, undo: str) -> None:

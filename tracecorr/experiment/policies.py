@@ -161,7 +161,7 @@ def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_files: Ma
     uid = find_invoker(os.environ).uid
     channel, workloads = Channel(channel_path), {role: Workload(path, uid) for role, path in pid_files.items()}
     decider = CommandDecider(options.command) if policy == COMMAND else _make_controller(policy, options)
-    with Guard() as guard:
+    with Guard(channel.descriptor) as guard:
         actuator = _choose_actuator(policy, options, channel, workloads, guard)
         steering = Steering(decider, actuator, channel, workloads["high"].is_running)
         try:
