@@ -4,8 +4,8 @@ The file is a row of zstd frames, each of at most `FRAME_BYTES` decompressed, an
 the sizes of all (zstd 1.5, contrib/seekable_format). Every zstd tool reads it. A file whose writer was killed has no
 such table and perhaps a torn frame at its end: then the frames are found by walking over their block headers
 (RFC 8878, section 3.1.1). A skippable frame of `_MARK` tells where the file that was followed began again. One of
-`_HOLE` stands for the zeros of a hole of a sparse file, so that a hole of a terabyte costs 16 bytes: offsets behind it are
-those of the file; other zstd tools leave out its zeros.
+`_HOLE` stands for the zeros of a hole of a sparse file, so that a hole of a terabyte costs 16 bytes: offsets behind it
+are those of the file; other zstd tools leave out its zeros.
 """
 
 from __future__ import annotations
