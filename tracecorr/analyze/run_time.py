@@ -68,7 +68,7 @@ _NONE = pl.DataFrame(
 def _find_period(kernels: pl.Series) -> int | None:
     """Return after how many launches the sequence of kernels repeats; None if it does not.
 
-    >>> find_period(pl.Series([7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]))
+    >>> _find_period(pl.Series([7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]))
     2
     """
     for period in range(1, min(_MOST_KERNELS, kernels.len() // _LEAST_TIMES) + 1):

@@ -83,7 +83,7 @@ def _same(given: str, token: str) -> bool:
 def _name_cookie(host: str) -> str:
     """Return the name of the cookie: browsers keep one jar for all ports of a host, and each may have its server.
 
-    >>> name_cookie("127.0.0.1:8051"), name_cookie("[::1]:8050"), name_cookie("localhost")
+    >>> _name_cookie("127.0.0.1:8051"), _name_cookie("[::1]:8050"), _name_cookie("localhost")
     ('tracecorr_token_8051', 'tracecorr_token_8050', 'tracecorr_token_80')
     """
     return f"{ids.COOKIE}_{urlsplit(f'//{host}').port or 80}"

@@ -113,9 +113,9 @@ def _plan_sweep(
 ) -> dict[str, tuple[list[str], dict[str, str]]]:
     """Return a run per value: an argument where the command says `{NAME}`, else a variable of the environment.
 
-    >>> plan_sweep("N", ["1", "2"], ["t1", "{N}"])
+    >>> _plan_sweep("N", ["1", "2"], ["t1", "{N}"])
     {'N-1': (['t1', '1'], {}), 'N-2': (['t1', '2'], {})}
-    >>> plan_sweep("N", ["1", "2"], ["t1"])["N-2"]
+    >>> _plan_sweep("N", ["1", "2"], ["t1"])["N-2"]
     (['t1'], {'N': '2'})
     """
     place, runs = _PLACE.format(name), {}
