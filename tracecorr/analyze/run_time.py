@@ -65,7 +65,7 @@ _NONE = pl.DataFrame(
 )  # fmt: skip
 
 
-def find_period(kernels: pl.Series) -> int | None:
+def _find_period(kernels: pl.Series) -> int | None:
     """Return after how many launches the sequence of kernels repeats; None if it does not.
 
     >>> find_period(pl.Series([7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]))
@@ -79,7 +79,7 @@ def find_period(kernels: pl.Series) -> int | None:
 
 
 def _find_iterations(rows: pl.DataFrame) -> pl.DataFrame | None:
-    period = find_period(rows["kernel"])
+    period = _find_period(rows["kernel"])
     if period is None:
         return None
     # What comes once in each iteration begins it; of several the one that comes first.

@@ -9,7 +9,7 @@ from typing import TypeVar
 import polars as pl
 
 CAT = pl.Categorical()
-Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+_Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Table:
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema=self.schema)
 
-    def conform(self, frame: Frame) -> Frame:
+    def conform(self, frame: _Frame) -> _Frame:
         """Return `frame` with exactly the columns of the table: missing ones null, types cast.
 
         A number that its column cannot hold becomes null.

@@ -55,7 +55,7 @@ _MOST_EARLY = 10
 # Forms of traces that name no clock.
 _SILENT = ("text", "pages", "perf")
 
-ReadAt = Callable[[int, int], bytes]
+_ReadAt = Callable[[int, int], bytes]
 
 
 class Files(Protocol):
@@ -67,7 +67,7 @@ class Files(Protocol):
     def read_chunks(self, path: Path, chunk_bytes: int = ...) -> Iterator[bytes]:
         """Yield all bytes."""
 
-    def open_read_at(self, path: Path) -> AbstractContextManager[tuple[ReadAt, int]]:
+    def open_read_at(self, path: Path) -> AbstractContextManager[tuple[_ReadAt, int]]:
         """Give a function of (offset, bytes), and the size."""
 
     def open_database(self, path: Path) -> AbstractContextManager[Connection]:
@@ -336,7 +336,7 @@ def _doubt_samples(clock: str, name: str, samples: Mapping[str, Any]) -> list[st
     return [f"{name} says that the trace_clock was {named}: --ftrace-clock {clock} was taken all the same"]
 
 
-def _read_clocks(read_at: ReadAt, size: int) -> set[str]:
+def _read_clocks(read_at: _ReadAt, size: int) -> set[str]:
     """Return the clocks of the recorded buffers of a `trace.dat`; an empty one is of a buffer that names none."""
     dat = read_description(read_at, size)
     clocks = {buffer.clock for buffer in dat.buffers if any(data.size for data in buffer.cpus)}
@@ -362,7 +362,7 @@ class _LogEnds:
     is_cut: bool
 
 
-def read_ends(name: str, read_at: ReadAt, size: int) -> _LogEnds:
+def read_ends(name: str, read_at: _ReadAt, size: int) -> _LogEnds:
     """Return what the ends of a log show.
 
     Args:

@@ -28,7 +28,7 @@ from tracecorr.read.amdlog.messages import Kind
 from tracecorr.read.amdlog.rows import Rows
 from tracecorr.read.amdlog.tokens import Thread, Vocabulary
 
-Mask = npt.NDArray[np.bool_]
+_Mask = npt.NDArray[np.bool_]
 # Bounds what waits: all rows that are held back lie in the last so many bytes read.
 WAIT_BYTES = 8 << 20
 
@@ -50,7 +50,7 @@ class Lanes:
         self._count = 0
 
     def of(
-        self, threads: list[Thread], thread: npt.NDArray[np.int32], stamp: Ints, is_rocr: Mask, room: int = 0
+        self, threads: list[Thread], thread: npt.NDArray[np.int32], stamp: Ints, is_rocr: _Mask, room: int = 0
     ) -> npt.NDArray[np.int32]:
         """Return the lane of each record, in the order of the file, behind room for others.
 
@@ -98,7 +98,7 @@ class Lanes:
 
 
 @dataclass
-class Held:
+class _Held:
     """Say what of a batch waits for the exits of open calls.
 
     Args:
@@ -106,11 +106,11 @@ class Held:
         passed: open calls that enclose nothing behind this batch.
     """
 
-    rows: Mask
-    passed: Mask
+    rows: _Mask
+    passed: _Mask
 
 
-def pair(records: native.Records, without_exit: Mask, doubtful: Mask) -> tuple[Ints, Ints]:
+def _pair(records: native.Records, without_exit: _Mask, doubtful: _Mask) -> tuple[Ints, Ints]:
     """Return of an enter its exit, `OPEN` or `NO_EXIT`, of an exit its enter, or `NO_EXIT`; and the next calls.
 
     Args:
@@ -135,7 +135,7 @@ def pair(records: native.Records, without_exit: Mask, doubtful: Mask) -> tuple[I
     return partner, following
 
 
-def _pair_shared(records: native.Records, partner: Ints, doubtful: Mask) -> None:
+def _pair_shared(records: native.Records, partner: Ints, doubtful: _Mask) -> None:
     """Set the partners of calls in shared lanes."""
     lane, kind, name, offset = (records.columns[column] for column in ("lane", "kind", "name", "offset"))
     shared = records.columns["shared"]
@@ -188,24 +188,24 @@ def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) ->
             del stack[same:]
 
 
-def nest(records: native.Records, partner: Ints) -> tuple[Ints, Ints]:
+def _nest(records: native.Records, partner: Ints) -> tuple[Ints, Ints]:
     """Return how many calls enclose each row, and the innermost one (-1 = none)."""
     return records.nest_calls(partner, WAIT_BYTES)
 
 
-def _find_held(records: native.Records, partner: Ints, following: Ints, position: int) -> Held:
+def _find_held(records: native.Records, partner: Ints, following: Ints, position: int) -> _Held:
     """Return what waits for the exits of open calls when the file is read up to byte `position`."""
     lane, kind, offset, passed = (records.columns[column] for column in ("lane", "kind", "offset", "passed"))
     is_open = (kind == Kind.ENTER) & (partner == OPEN) & (following >= 0) & ~passed
     waits = is_open & ~records.columns["shared"] & (position - offset <= WAIT_BYTES)
     if not waits.any():
-        return Held(np.zeros(records.count, np.bool_), passed | is_open)
+        return _Held(np.zeros(records.count, np.bool_), passed | is_open)
     first = np.full(records.lanes, records.count)
     np.minimum.at(first, lane[waits], following[waits])
-    return Held(np.arange(records.count) >= first[lane], passed | (is_open & ~waits))
+    return _Held(np.arange(records.count) >= first[lane], passed | (is_open & ~waits))
 
 
-def _pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubtful: Mask, wait_bytes: int) -> Ints:
+def _pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubtful: _Mask, wait_bytes: int) -> Ints:
     """Return for each of `rows` (calls in file order) its partner; -1 = open, -2 = none.
 
     Without threads, several of them may print into the one lane. An exit belongs to the open call of its name only if
@@ -263,7 +263,7 @@ class _Folds:
     shader: Ints
     kernarg: Ints
     command: Ints
-    waiting: Mask
+    waiting: _Mask
 
 
 @dataclass
@@ -282,9 +282,9 @@ class Joined:
     partner: Ints
     depth: Ints
     parent: Ints
-    held: Held
+    held: _Held
     folds: _Folds
-    stays_open: Mask
+    stays_open: _Mask
     emitted: Ints
 
     def carry(self, rows: Rows) -> Rows:
@@ -314,8 +314,8 @@ class Joiner:
         records = native.Records(**own, shared=shared, passed=rows["is_passed"])
         kind, name = own["kind"], own["name"]
         is_leaf = (name == self._leaves[0]) | (name == self._leaves[1])
-        partner, following = pair(records, is_leaf, rows["is_doubtful"])
-        depth, parent = nest(records, partner)
+        partner, following = _pair(records, is_leaf, rows["is_doubtful"])
+        depth, parent = _nest(records, partner)
         held = _find_held(records, partner, following, position)
         held.rows &= not is_last
         stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)

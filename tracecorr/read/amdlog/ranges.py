@@ -55,7 +55,7 @@ def plan_ranges(borders: Sequence[int], count: int, lookback: int = _LOOKBACK_BL
     return ranges
 
 
-def feed(reader: Reader, data: LogBytes, borders: Sequence[int]) -> Iterator[Block]:
+def _feed(reader: Reader, data: LogBytes, borders: Sequence[int]) -> Iterator[Block]:
     """Yield the rows of some blocks.
 
     Args:
@@ -76,7 +76,7 @@ def read_range(reader: Reader, data: LogBytes, part: LogRange) -> Iterator[Block
         part: which blocks of it.
     """
     reader.take_counts()
-    yield from feed(reader, data, part.borders[part.lookback :])
+    yield from _feed(reader, data, part.borders[part.lookback :])
     if part.is_last:
         yield reader.finish()
     yield reader.take_counts()
@@ -84,7 +84,7 @@ def read_range(reader: Reader, data: LogBytes, part: LogRange) -> Iterator[Block
 
 def look_back(reader: Reader, data: LogBytes, part: LogRange) -> None:
     """Read the lookback of a range for what it leaves to the range."""
-    for _ in feed(reader, data, part.borders[: part.lookback + 1]):
+    for _ in _feed(reader, data, part.borders[: part.lookback + 1]):
         pass
 
 

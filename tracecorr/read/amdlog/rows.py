@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.model import schema
 
-Array = npt.NDArray[Any]
+_Array = npt.NDArray[Any]
 
 # Column -> type and the value that stands for null (or for the usual case).
 _COLUMNS: dict[str, tuple[type, int]] = {
@@ -36,17 +36,17 @@ class Rows:
         room: how many other rows may be put before them without a copy of them.
     """
 
-    def __init__(self, size: int, columns: dict[str, Array] | None = None, room: int = 0) -> None:
+    def __init__(self, size: int, columns: dict[str, _Array] | None = None, room: int = 0) -> None:
         self._size, self._room = size, room
         self._columns = columns or {}
 
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, name: str) -> Array:
+    def __getitem__(self, name: str) -> _Array:
         return self._whole(name)[self._room :]
 
-    def __setitem__(self, name: str, values: Array) -> None:
+    def __setitem__(self, name: str, values: _Array) -> None:
         dtype, _ = _COLUMNS[name]
         if not self._room:
             self._columns[name] = values.astype(dtype, copy=False)
@@ -54,7 +54,7 @@ class Rows:
         self._columns[name] = np.empty(self._room + self._size, dtype)
         self._columns[name][self._room :] = values
 
-    def put(self, name: str, values: Array) -> None:
+    def put(self, name: str, values: _Array) -> None:
         """Set a column with the room before it."""
         self._columns[name] = values
 
@@ -62,7 +62,7 @@ class Rows:
         """Tell whether the column was set."""
         return name in self._columns
 
-    def take(self, rows: Array, columns: frozenset[str] = COLUMNS) -> Rows:
+    def take(self, rows: _Array, columns: frozenset[str] = COLUMNS) -> Rows:
         """Return the given rows, in that order, with some of the columns."""
         return Rows(len(rows), {name: self[name].take(rows) for name in self._columns if name in columns})
 
@@ -78,7 +78,7 @@ class Rows:
             self._whole(name)[: self._room] = others[name]
         return Rows(self._room + self._size, dict(self._columns))
 
-    def _whole(self, name: str) -> Array:
+    def _whole(self, name: str) -> _Array:
         if name not in self._columns:
             dtype, null = _COLUMNS[name]
             self._columns[name] = np.full(self._room + self._size, null, dtype)

@@ -103,7 +103,7 @@ def thread_of(text: bytes) -> Thread:
     )  # fmt: skip
 
 
-class Codes:
+class _Codes:
     """Give texts codes: equal values have one.
 
     Args:
@@ -146,7 +146,7 @@ class _GeneralNames:
         names: gives the names their codes.
     """
 
-    def __init__(self, names: Codes) -> None:
+    def __init__(self, names: _Codes) -> None:
         self.table = native.HashTable()
         self._names, self._own, self._count = names, set[str](), 0
 
@@ -193,13 +193,13 @@ class Vocabulary:
     """Hold what `messages.py` says as numbers, and the codes of texts."""
 
     def __init__(self) -> None:
-        self.threads = Codes(thread_of, lambda thread: int(thread.length))
+        self.threads = _Codes(thread_of, lambda thread: int(thread.length))
         self.threads.code_of(Thread())
-        self.names = Codes(_decode, _mark_of_name)
-        self.kernels = Codes(
+        self.names = _Codes(_decode, _mark_of_name)
+        self.kernels = _Codes(
             lambda text: _DEVICE.sub("", _decode(text).strip()), lambda name: int(is_whole_kernel(name.encode()))
         )
-        self.results = Codes(_decode, lambda value: int(bool(_RESULT.fullmatch(value))))
+        self.results = _Codes(_decode, lambda value: int(bool(_RESULT.fullmatch(value))))
         self._general = _GeneralNames(self.names)
         self.fields: list[str] = []
         self._sinks: list[int] = []

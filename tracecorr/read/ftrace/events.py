@@ -1,6 +1,6 @@
 """Events by name: which row, columns and args a record becomes, before enter and exit are paired.
 
-Both readers (text and ring buffer pages) make the same wide frames: the columns of `BASE`, and for
+Both readers (text and ring buffer pages) make the same wide frames: the columns of `_BASE`, and for
 each field `x` of the event `u_x` (u64) and `t_x` (text). The functions here turn them into halves: one side of a call,
 or a whole moment.
 """
@@ -23,10 +23,10 @@ from tracecorr.read.kernel_log import list_fields, name_messages
 from tracecorr.read.kfd import ioctl_name, layer_of, result_text
 from tracecorr.read.text import MIX, Words
 
-BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
+_BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2
 # FUNCTION: a probe, or a print of the driver; GRAPH and MOMENT: the function_graph and the function tracer.
-SYSCALL, FUNCTION, GRAPH, MOMENT = 1, 2, 3, 4
+SYSCALL, FUNCTION, GRAPH, _MOMENT = 1, 2, 3, 4
 # Numbers below this (all thread numbers are) index a table of their own.
 _SMALL = 1 << 22
 _MOST_ERROR = np.uint64(4095)
@@ -87,16 +87,16 @@ class Batch:
     exit_args: list[pl.DataFrame] = field(default_factory=list)
 
     def add(self, frame: pl.DataFrame, *, phase: int, call: int, **columns: pl.Expr | str | None) -> None:
-        """Add the rows of `frame` as halves, with `columns` on top of `BASE`."""
+        """Add the rows of `frame` as halves, with `columns` on top of `_BASE`."""
         if frame.is_empty():
             return
         values = {k: v if isinstance(v, pl.Expr) else pl.lit(v, pl.String) for k, v in columns.items()}
         values |= {"phase": pl.lit(phase), "call": pl.lit(call)}
-        values |= {c: pl.col(c) for c in BASE if c in frame.columns and c not in values}
+        values |= {c: pl.col(c) for c in _BASE if c in frame.columns and c not in values}
         # A column that has its type already needs no cast: there are many small frames.
         self.halves.append(
             frame.select(
-                value if frame.schema.get(c) == HALF[c] and c in BASE else value.cast(HALF[c]).alias(c)
+                value if frame.schema.get(c) == HALF[c] and c in _BASE else value.cast(HALF[c]).alias(c)
                 for c, value in values.items()
             )
         )
@@ -113,7 +113,7 @@ class Batch:
                 "offset",
                 pl.lit(key, CAT).alias("key"),
                 value_of(frame, key).alias("u64"),
-                text_of(frame, key).alias("text"),
+                _text_of(frame, key).alias("text"),
             )
             if any(frame[c].null_count() for c in given):
                 rows = rows.filter(pl.col("u64").is_not_null() | pl.col("text").is_not_null())
@@ -137,7 +137,7 @@ def _values(frame: pl.DataFrame, key: str) -> pl.Series:
     return frame.select(pl.col("seq"), value=value_of(frame, key))["value"]
 
 
-def text_of(frame: pl.DataFrame, key: str) -> pl.Expr:
+def _text_of(frame: pl.DataFrame, key: str) -> pl.Expr:
     """Return the texts of field `key`, null where the frame has none."""
     return pl.col(f"t_{key}") if f"t_{key}" in frame.columns else pl.lit(None, pl.String)
 
@@ -148,7 +148,7 @@ def used_fields(name: str, keys: list[str]) -> set[str]:
     return {*chosen.values(), *args}
 
 
-def wrap(value: pl.Expr, bits: int) -> pl.Expr:
+def _wrap(value: pl.Expr, bits: int) -> pl.Expr:
     """Return u64 values as signed integers of `bits` bits."""
     if bits == 64:
         return value.reinterpret(signed=True)
@@ -164,7 +164,7 @@ def add_syscall_enter(batch: Batch, frame: pl.DataFrame, name: str, keys: list[s
         if key in keys:
             value = value_of(frame, key)
             size = value.cast(pl.Int64, strict=False)
-            columns[column] = {"fd": wrap(value, 32), "cmd": value & 0xFFFFFFFF, "size_bytes": size}.get(column, value)
+            columns[column] = {"fd": _wrap(value, 32), "cmd": value & 0xFFFFFFFF, "size_bytes": size}.get(column, value)
     columns |= {"layer": "syscall", "name": name}
     if "cmd" in columns:
         columns |= _ioctl_columns(_values(frame, "cmd"), name)
@@ -182,7 +182,7 @@ def _ioctl_columns(cmd: pl.Series, name: str) -> dict[str, pl.Expr | str | None]
     return {"name": pl.lit(names.gather(pl.Series(codes))), "layer": pl.lit(layers.gather(pl.Series(codes)))}
 
 
-def results(frame: pl.DataFrame, key: str, *, as_hex: bool = False) -> pl.Series:
+def _results(frame: pl.DataFrame, key: str, *, as_hex: bool = False) -> pl.Series:
     """Return the texts of the return values in field `key`: `0`, an errno name, or the number."""
     values = _values(frame, key)
     # Error numbers are small negative ones: shifted they are small positive ones.
@@ -228,7 +228,7 @@ def _number_small(values: npt.NDArray[np.int64]) -> tuple[Words, npt.NDArray[np.
 def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str, *, is_raw: bool = False) -> None:
     """Add the exits of system call `name`; the value is the field `ret`; those of `raw_syscalls` are said to be so."""
     columns: dict[str, pl.Expr | str | None] = {"is_raw": pl.lit(value=True)} if is_raw else {}
-    columns["result"] = pl.lit(results(frame, "ret", as_hex=name in _ADDRESS_CALLS))
+    columns["result"] = pl.lit(_results(frame, "ret", as_hex=name in _ADDRESS_CALLS))
     batch.add(frame, phase=EXIT, call=SYSCALL, key=name, layer="syscall", name=name, **columns)
 
 
@@ -239,7 +239,7 @@ def _add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]
     """Add hits of a probe on a doorbell store: fields `sig`, `val`, perhaps `ring` and others."""
     batch.add(
         frame, phase=INSTANT, call=0, layer="doorbell", name="doorbell", arg=value_of(frame, "sig"),
-        packet_index=wrap(value_of(frame, "val"), 64), ring=value_of(frame, "ring"),
+        packet_index=_wrap(value_of(frame, "val"), 64), ring=value_of(frame, "ring"),
     )  # fmt: skip
     batch.add_args(frame, [k for k in keys if k not in ("sig", "val", "ring", *_INDEXES)])
     if set(_INDEXES) <= set(keys):
@@ -312,7 +312,7 @@ def _add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *
         }
     value = next((k for k in keys if k in _RETURN_KEYS), None) if is_return else None
     if value:
-        columns["result"] = pl.coalesce(pl.lit(results(frame, value)), text_of(frame, value).cast(CAT))
+        columns["result"] = pl.coalesce(pl.lit(_results(frame, value)), _text_of(frame, value).cast(CAT))
     batch.add(frame, phase=EXIT if is_return else ENTER, call=FUNCTION, **columns)
     batch.add_args(frame, [k for k in keys if k != value], of_exit=is_return)
 
@@ -326,7 +326,7 @@ def _add_places(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
 def add_function(batch: Batch, frame: pl.DataFrame) -> None:
     """Add function tracer records; columns `function` and `module`."""
     layer = layer_of(pl.col("function"), pl.col("module"))
-    batch.add(frame, phase=INSTANT, call=MOMENT, layer=layer, name=pl.col("function"))
+    batch.add(frame, phase=INSTANT, call=_MOMENT, layer=layer, name=pl.col("function"))
 
 
 def add_graph(batch: Batch, frame: pl.DataFrame, depth: pl.Expr, dur_ns: pl.Expr, *, is_exit: bool) -> None:

@@ -23,8 +23,8 @@ BLOCK_BYTES = 12 << 20
 _LOOK_BACK = 4096
 _MOST_LOST = 1 << 48
 
-GRAPH = r"^ *(?:\d+\.\d{6} +\| +)?\d+\) .*[|=]"
-_START = re.compile(RECORD.encode() + b"|" + GRAPH.encode(), re.MULTILINE)
+_GRAPH = r"^ *(?:\d+\.\d{6} +\| +)?\d+\) .*[|=]"
+_START = re.compile(RECORD.encode() + b"|" + _GRAPH.encode(), re.MULTILINE)
 # The kernel's own note, and that of trace-cmd report.
 _LOST = rf"^ *{INSTANCE.replace('{2,}', '+')}CPU:(?P<cpu>\d+) \[(?:LOST )?(?:(?P<count>\d+) )?EVENTS(?: DROPPED)?\]"
 _LOST_LINE = re.compile(_LOST.removeprefix("^").encode())
@@ -144,7 +144,7 @@ def sort_lines(lines: Lines, heads: LineHeads) -> pl.DataFrame:
         .then(pl.lit("header"))
         .when(line.str.contains(_LOST))
         .then(pl.lit("lost"))
-        .when(line.str.contains(GRAPH))
+        .when(line.str.contains(_GRAPH))
         .then(pl.lit("graph"))
         .otherwise(pl.lit("rest"))
     )

@@ -39,7 +39,7 @@ _PREFIX_BYTES, _MOST_LAYOUTS = 256, 64
 
 
 @dataclass(frozen=True)
-class Layout:
+class _Layout:
     """Hold the columns of one form of prefix, counted from the first byte of a line.
 
     Args:
@@ -59,7 +59,7 @@ class Layout:
     body: int
 
     @classmethod
-    def of(cls, line: bytes) -> Layout | None:
+    def of(cls, line: bytes) -> _Layout | None:
         """Return the columns of `line`, or None if it does not start a record."""
         found = _LINE.match(line)
         if found is None:
@@ -109,7 +109,7 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._codes = Codes(_read_task)
-        self._layouts: list[Layout] = []
+        self._layouts: list[_Layout] = []
 
     def read(self, text: Text, start: Ints, end: Ints) -> LineHeads:
         """Return the prefixes of all lines that start a record, in order."""
@@ -132,7 +132,7 @@ class Prefixes:
             left = left[~fits & (left != taught)]
         return _merge(parts)
 
-    def _read(self, text: Text, layout: Layout, line: Ints, start: Ints) -> tuple[LineHeads, Mask]:
+    def _read(self, text: Text, layout: _Layout, line: Ints, start: Ints) -> tuple[LineHeads, Mask]:
         at = start[line]
         whole, good = decimal(text, at + layout.dot, np.full(len(at), layout.dot - layout.seconds))
         fraction, fine = decimal(text, at + layout.dot + 1 + layout.digits, np.full(len(at), layout.digits))
@@ -175,10 +175,10 @@ def _merge(parts: list[LineHeads]) -> LineHeads:
     return _select(heads, np.argsort(heads.line))
 
 
-def _learn(text: Text, left: Ints, start: Ints, end: Ints) -> tuple[Ints, Layout | None]:
+def _learn(text: Text, left: Ints, start: Ints, end: Ints) -> tuple[Ints, _Layout | None]:
     """Return the lines from the first one that starts a record on, and its layout; None where none does."""
     for place, (at, stop) in enumerate(zip(start[left].tolist(), end[left].tolist(), strict=True)):
-        layout = Layout.of(text.slice(at, min(stop, at + _PREFIX_BYTES)))
+        layout = _Layout.of(text.slice(at, min(stop, at + _PREFIX_BYTES)))
         if layout:
             return left[place:], layout
     return left[:0], None

@@ -16,11 +16,11 @@ from typing import Any
 
 import polars as pl
 
-PRINTK, REALTIME, EARLIER_BOOT = "printk", "realtime", "earlier_boot"
+_PRINTK, _REALTIME, _EARLIER_BOOT = "printk", "realtime", "earlier_boot"
 # What became of a line that is no record of the kernel.
-BLANK, HEADING, FOREIGN, OF_PROGRAM = "blank_line", "journal_heading", "no_line_of_a_kernel_log", "not_of_the_kernel"
+BLANK, _HEADING, FOREIGN, _OF_PROGRAM = "blank_line", "journal_heading", "no_line_of_a_kernel_log", "not_of_the_kernel"
 
-RECORD = pl.Schema({
+_RECORD = pl.Schema({
     "offset": pl.Int64, "length": pl.Int64, "size": pl.Int64, "reason": pl.String, "stamp_ns": pl.Int64,
     "clock": pl.String, "received_ns": pl.Int64, "level": pl.Int64, "pci": pl.String, "text": pl.String,
     "seq": pl.Int64,
@@ -62,7 +62,7 @@ def read_records(data: bytes) -> pl.DataFrame:
         data: its decompressed bytes.
 
     Returns:
-        Columns of `RECORD`: `reason` is null for a record of the kernel, else why the bytes are none; `length` is
+        Columns of `_RECORD`: `reason` is null for a record of the kernel, else why the bytes are none; `length` is
         without the line end; `received_ns` is CLOCK_MONOTONIC at its reception by the journal; `pci` is the address
         of the device that the record names beside its text; `seq` is the kernel's number of a record of /dev/kmsg.
     """
@@ -135,7 +135,7 @@ def _unescape(text: str) -> str:
 
 
 def _settle_text(read: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines as `RECORD`: stamps on their clock, levels as numbers, and the reason why a line is none."""
+    """Return the lines as `_RECORD`: stamps on their clock, levels as numbers, and the reason why a line is none."""
     micros = pl.col("seconds").cast(pl.Int64, strict=False).fill_null(0) * 1_000_000
     stamp = (micros + pl.col("micros").cast(pl.Int64, strict=False)) * 1000
     pri = pl.col("pri").cast(pl.Int64, strict=False)
@@ -149,19 +149,19 @@ def _settle_text(read: pl.DataFrame) -> pl.DataFrame:
     )
     reason = (
         pl.when(pl.col("line").str.strip_chars() == "").then(pl.lit(BLANK))
-        .when(pl.col("line").str.contains(r"^-- .* --$")).then(pl.lit(HEADING))
+        .when(pl.col("line").str.contains(r"^-- .* --$")).then(pl.lit(_HEADING))
         .when(pl.col("text").is_null()).then(pl.lit(FOREIGN))
-        .when(of_program.fill_null(value=False)).then(pl.lit(OF_PROGRAM))
+        .when(of_program.fill_null(value=False)).then(pl.lit(_OF_PROGRAM))
     )  # fmt: skip
     earlier = pl.col("boot") < pl.col("boot").max()
-    clock = pl.when(earlier).then(pl.lit(EARLIER_BOOT)).when(stamp.is_not_null()).then(pl.lit(PRINTK))
+    clock = pl.when(earlier).then(pl.lit(_EARLIER_BOOT)).when(stamp.is_not_null()).then(pl.lit(_PRINTK))
     return read.select(
         "offset", "length", "size", reason=reason, stamp_ns=pl.coalesce(stamp, _wall_ns(read)),
-        clock=clock.otherwise(pl.lit(REALTIME)), received_ns=pl.lit(None, pl.Int64),
+        clock=clock.otherwise(pl.lit(_REALTIME)), received_ns=pl.lit(None, pl.Int64),
         level=pl.coalesce(pri % 8, level), pci="pci",
         # A line without any form may still be one that somebody copied without its stamp.
         text=pl.coalesce("text", "line"), seq=pl.col("seq").cast(pl.Int64, strict=False),
-    ).cast(RECORD)  # fmt: skip
+    ).cast(_RECORD)  # fmt: skip
 
 
 def _wall_ns(read: pl.DataFrame) -> pl.Series:
@@ -184,7 +184,7 @@ def _read_dmesg_json(data: bytes) -> pl.DataFrame:
         if not isinstance(record.get("msg"), str):
             continue
         stamp = round(float(seconds) * 1e6) * 1000 if isinstance(seconds, int | float) else None
-        rows.append(_row(offset, length, stamp, PRINTK, pri, str(record["msg"])))
+        rows.append(_row(offset, length, stamp, _PRINTK, pri, str(record["msg"])))
     return _rows_frame(rows)
 
 
@@ -243,14 +243,14 @@ def _rows_of_entries(entries: Iterator[tuple[int, int, dict[str, Any]]]) -> pl.D
         if not isinstance(entry.get("MESSAGE"), str):
             continue
         stamp = _micros(entry.get("_SOURCE_MONOTONIC_TIMESTAMP"))
-        row = _row(offset, length, stamp, PRINTK, entry.get("PRIORITY"), entry["MESSAGE"])
+        row = _row(offset, length, stamp, _PRINTK, entry.get("PRIORITY"), entry["MESSAGE"])
         row["received_ns"] = _micros(entry.get("__MONOTONIC_TIMESTAMP"))
         row["pci"] = str(entry.get("_KERNEL_DEVICE", "")).removeprefix("+pci:") or None
-        row["reason"] = None if entry.get("_TRANSPORT", "kernel") == "kernel" else OF_PROGRAM
+        row["reason"] = None if entry.get("_TRANSPORT", "kernel") == "kernel" else _OF_PROGRAM
         rows.append(row)
         boots.append(entry.get("_BOOT_ID"))
     for row, boot in zip(rows, boots, strict=True):
-        row["clock"] = PRINTK if boot == boots[-1] else EARLIER_BOOT
+        row["clock"] = _PRINTK if boot == boots[-1] else _EARLIER_BOOT
     return _rows_frame(rows)
 
 
@@ -268,7 +268,7 @@ def _micros(value: Any) -> int | None:
 
 
 def _rows_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=RECORD, infer_schema_length=None) if rows else pl.DataFrame(schema=RECORD)
+    return pl.DataFrame(rows, schema=_RECORD, infer_schema_length=None) if rows else pl.DataFrame(schema=_RECORD)
 
 
 def _fill_gaps(records: pl.DataFrame, data: bytes) -> pl.DataFrame:
@@ -277,5 +277,5 @@ def _fill_gaps(records: pl.DataFrame, data: bytes) -> pl.DataFrame:
     ends = [0, *(begin + length for begin, length in zip(begins, records["length"].to_list(), strict=True))]
     sized = records.with_columns(size="length")
     gaps = [(end, begin - end) for end, begin in zip(ends, [*begins, len(data)], strict=True) if begin > end]
-    others = [{"offset": at, "length": size, "size": size, "reason": HEADING} for at, size in gaps]
-    return pl.concat([sized, pl.DataFrame(others, schema=RECORD)]).sort("offset")
+    others = [{"offset": at, "length": size, "size": size, "reason": _HEADING} for at, size in gaps]
+    return pl.concat([sized, pl.DataFrame(others, schema=_RECORD)]).sort("offset")

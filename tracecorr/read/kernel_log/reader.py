@@ -16,7 +16,7 @@ from tracecorr.read.kfd.fields import result_text
 _SOURCE = "kernel_log"
 _LAYER = "kernel"
 # A record of the kernel that is neither of amdgpu or amdkfd nor in the catalogue.
-OTHER = "no_message_of_the_gpu"
+_OTHER = "no_message_of_the_gpu"
 
 # What amdgpu, amdkfd and DRM put before a message (Linux 4.x to 7.3): device, `amdgpu:`, function, `*ERROR*`.
 _PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
@@ -161,7 +161,7 @@ def _list_overwritten(records: pl.DataFrame) -> pl.DataFrame:
 def _count(named: pl.DataFrame, used: pl.DataFrame, file: int) -> pl.DataFrame:
     """Return the ledger: bytes of used records, and of others by what they are."""
     is_used = pl.col("offset").is_in(used["offset"].implode())
-    reason = pl.when(is_used).then(pl.lit("")).otherwise(pl.coalesce("reason", pl.lit(OTHER)))
+    reason = pl.when(is_used).then(pl.lit("")).otherwise(pl.coalesce("reason", pl.lit(_OTHER)))
     counted = named.group_by(reason.alias("reason")).agg(
         records=pl.when(pl.col("reason").is_in([BLANK]).fill_null(value=False)).then(0).otherwise(1).sum(),
         bytes=pl.col("size").sum(),
