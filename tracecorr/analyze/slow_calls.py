@@ -1,4 +1,4 @@
-"""Slow HIP calls taken apart: what of the time of a call is known, by what it was spent on."""
+"""Where the time of slow HIP calls went: what of the time of a call is known, by what it was spent on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
         tables: of a capture.
         call: event of a HIP call whose start and end were seen, and that no other one encloses; no row if it is none.
 
-    Returns: call_event, told (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns (the
+    Returns: call_event, summary (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns (the
         longest system call or ioctl in the making of the queue), syscalls (number), syscall_ns, longest, longest_ns
         (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null where no switch of the thread is
         recorded), rest_ns.
@@ -66,7 +66,7 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
         "name", "thread", "dur_ns", "child_ns", "queue_ns", "of_queue", "of_queue_ns", "syscalls", "syscall_ns",
         "longest", "longest_ns", "ioctls", "ioctl_ns", "lock_ns", "off_cpu_ns", "rest_ns",
     )  # fmt: skip
-    return found.select(pl.col("call").alias("call_event"), pl.Series("told", told, dtype=pl.String), *columns)
+    return found.select(pl.col("call").alias("call_event"), pl.Series("summary", told, dtype=pl.String), *columns)
 
 
 def _describe_slow_call(row: Mapping[str, Any]) -> str:

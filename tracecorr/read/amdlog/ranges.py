@@ -71,7 +71,7 @@ def read_range(reader: Reader, data: LogBytes, part: LogRange) -> Iterator[Block
     """Yield the rows of a range, and what it books.
 
     Args:
-        reader: stands behind the lookback.
+        reader: is behind the lookback.
         data: the whole log.
         part: which blocks of it.
     """
