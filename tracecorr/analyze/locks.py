@@ -23,7 +23,7 @@ def summarize_lock_waits(tables: Tables) -> pl.DataFrame:
 
     Returns: event (of the longest wait), process, lock (address), call (HIP call around the wait), waits, threads,
         waited_ns (in all), longest_ns, tid (of the longest), woken_by (tid), waker_call (HIP call around the wake-up),
-        wake_event, told (the same in words).
+        wake_event, summary (the same in words).
     """
     futexes = list_futexes(tables)
     waits = futexes.filter(waits_for_mutex() & (pl.col("result") == "0") & pl.col("dur_ns").is_not_null())
@@ -42,7 +42,7 @@ def summarize_lock_waits(tables: Tables) -> pl.DataFrame:
         "waker_call", "wake_event",
     )  # fmt: skip
     words = [_describe_waits(row) for row in found.iter_rows(named=True)]
-    return found.select(*columns, told=pl.Series(words, dtype=pl.String))
+    return found.select(*columns, summary=pl.Series(words, dtype=pl.String))
 
 
 def list_futexes(tables: Tables) -> pl.LazyFrame:

@@ -36,10 +36,10 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
         tables: of a capture.
         call: event of a HIP call whose start and end were seen, and that no other one encloses; no row if it is none.
 
-    Returns: call_event, summary (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns (the
-        longest system call or ioctl in the making of the queue), syscalls (number), syscall_ns, longest, longest_ns
-        (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null where no switch of the thread is
-        recorded), rest_ns.
+    Returns: call_event, summary (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns
+        (the longest system call or ioctl in the making of the queue), syscalls (number), syscall_ns, longest,
+        longest_ns (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null if no switch of the
+        thread is recorded), rest_ns.
     """
     calls = _choose_calls(tables, call)
     parts = _list_parts(tables, calls)
