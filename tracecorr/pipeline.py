@@ -90,7 +90,8 @@ from tracecorr.store.recording import (
     seen_time_offsets,
 )
 from tracecorr.store.trace_dat import unpack_in_place
-from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
+from tracecorr.timeline.build import build_views, list_drawn_columns
+from tracecorr.timeline.files import drop_views, write_views
 
 __all__ = ["correlate", "import_files", "make_dataset", "read_raw_files", "rebuild_outdated"]
 

@@ -1,4 +1,9 @@
-"""The reader: bytes to blocks of lines, lines to rows, rows to frames."""
+"""The reader of a HIP log: bytes to blocks of lines, lines to rows, rows to frames.
+
+The ledger counts every byte. Records are `used`; the rest is `skipped` for a reason of `model.reasons`. What stands
+behind NULs on the line of a record is no part of it. A record that the file ends in, and whose end may be missing, is
+used as far as it goes, and counts as lost, too.
+"""
 
 from __future__ import annotations
 

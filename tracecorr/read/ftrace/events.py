@@ -19,8 +19,9 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.schema import CAT
 from tracecorr.read.ftrace.tracepoints import event_layer
-from tracecorr.read.kernel_log import list_fields, name_messages
-from tracecorr.read.kfd import ioctl_name, layer_of, result_text
+from tracecorr.read.kernel_log.reader import list_fields, name_messages
+from tracecorr.read.kfd.fields import layer_of, result_text
+from tracecorr.read.kfd.ioctls import ioctl_name
 from tracecorr.read.text import MIX, Words
 
 _BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")

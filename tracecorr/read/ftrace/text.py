@@ -31,7 +31,7 @@ from tracecorr.read.ftrace.lines import (
 from tracecorr.read.ftrace.markers import CLOCK_NAMES, CLOCK_TEXT, DRIVER_TEXT, MARKER, add_marker_texts, add_printk
 from tracecorr.read.ftrace.pairing import Pairer
 from tracecorr.read.ftrace.prefix import Prefixes
-from tracecorr.read.kfd import layer_of
+from tracecorr.read.kfd.fields import layer_of
 from tracecorr.read.text import Codes, Ints, Mask, Text
 
 PRINTS = "trace_printk"
