@@ -12,8 +12,7 @@ import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.fit import ClockEvidence, fit_clocks
-from tracecorr.clock.place import place_records
-from tracecorr.clock.steps import find_steps, widen_reads
+from tracecorr.clock.place import find_steps, place_records, widen_reads
 from tracecorr.link.damage import list_unreadable
 from tracecorr.link.doorbells import fill_store_rings
 from tracecorr.link.packet_index import check_indexes, complete_indexes

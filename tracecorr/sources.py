@@ -23,12 +23,12 @@ from tracecorr.progress import Stages, Watch
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES
 from tracecorr.read.amdlog.reader import list_starts, read_amd_log
 from tracecorr.read.amdlog.shared import SharedLog, find_order
-from tracecorr.read.ftrace.markers import keep_ranges
+from tracecorr.read.ftrace.events import keep_ranges
 from tracecorr.read.ftrace.pages import read_ftrace_pages
 from tracecorr.read.ftrace.perf_records import read_perf_records
 from tracecorr.read.ftrace.text import PRINTS, read_ftrace_text, read_prints
 from tracecorr.read.ftrace.trace_dat import read_trace_dat
-from tracecorr.read.kernel_log.reader import read_kernel_log
+from tracecorr.read.kernel_log.printk import read_kernel_log
 from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls

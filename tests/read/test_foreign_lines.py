@@ -11,7 +11,7 @@ import pytest
 
 from tracecorr.model.parts import Block
 from tracecorr.read.amdlog.reader import read_amd_log
-from tracecorr.read.kernel_log.reader import read_kernel_log
+from tracecorr.read.kernel_log.printk import read_kernel_log
 from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls

@@ -18,7 +18,6 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.columns import CAT
 from tracecorr.model.frames import HOLES, gives
 from tracecorr.model.kinds import (
@@ -28,6 +27,7 @@ from tracecorr.model.kinds import (
     DERIVED,
     HALF_SEEN,
     INFERRED,
+    IS_PACKET,
     NOT_ENQUEUES,
     PACKET_KINDS,
     QUEUE_CREATED,

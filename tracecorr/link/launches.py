@@ -21,7 +21,6 @@ from tracecorr.link.signals import (
 )
 from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
-from tracecorr.model.calls import IS_PACKET
 from tracecorr.model.kinds import (
     COMPLETE,
     COPY,
@@ -30,6 +29,7 @@ from tracecorr.model.kinds import (
     DERIVED,
     GRAPH_CALL,
     INFERRED,
+    IS_PACKET,
     RECORDED,
     Flag,
 )

@@ -6,7 +6,6 @@ import polars as pl
 
 from tracecorr.link.events import fill_columns, pivot_args
 from tracecorr.model import frames
-from tracecorr.model.calls import is_failed, makes_stream
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import (
     COMMAND_MENTIONS,
@@ -16,6 +15,8 @@ from tracecorr.model.kinds import (
     NOT_ENQUEUES,
     NULL_STREAM,
     RECORDED,
+    is_failed,
+    makes_stream,
 )
 
 # Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).

@@ -21,7 +21,7 @@ from tracecorr.model.kinds import BEGINNINGS
 from tracecorr.read.amdlog.reader import looks_like_amd_log, read_amd_log
 from tracecorr.read.ftrace.lines import looks_like_ftrace_text
 from tracecorr.read.ftrace.trace_dat import looks_like_trace_dat, read_description
-from tracecorr.read.kernel_log.lines import looks_like_kernel_log
+from tracecorr.read.kernel_log.printk import looks_like_kernel_log
 from tracecorr.read.kfd.dumps import looks_like_dump
 from tracecorr.read.rocprof.files import has_counters, is_statistic, looks_like_rocprof
 from tracecorr.read.rocprof.rocpd import check_rocpd, looks_like_sqlite

@@ -10,8 +10,16 @@ import polars as pl
 import pytest
 
 from tracecorr.model.parts import Block
-from tracecorr.read.amdlog.blocks import BlockCutter, find_borders
-from tracecorr.read.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
+from tracecorr.read.amdlog.blocks import (
+    BlockCutter,
+    LogRange,
+    agrees,
+    find_borders,
+    join_states,
+    look_back,
+    plan_ranges,
+    read_range,
+)
 from tracecorr.read.amdlog.reader import Reader, State, read_amd_log
 from tracecorr.store.raw import ChunkStream
 

@@ -10,7 +10,7 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.losses import HAS_NO_HEAD, summarize_unaccounted
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.model import Finding, always, claim, failed, has_several_clocks, passed, unknown
-from tracecorr.clock.refuted import Refuted, find_refuted
+from tracecorr.clock.fit import Refuted, find_refuted
 from tracecorr.store.recording import FAILED, name_state
 
 

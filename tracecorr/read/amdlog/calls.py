@@ -25,7 +25,7 @@ from tracecorr import native
 from tracecorr.model.kinds import WITHOUT_EXIT
 from tracecorr.native import Ints
 from tracecorr.read.amdlog.messages import Kind
-from tracecorr.read.amdlog.rows import Rows
+from tracecorr.read.amdlog.tables import Rows
 from tracecorr.read.amdlog.tokens import Thread, Vocabulary
 
 _Mask = npt.NDArray[np.bool_]

@@ -25,8 +25,7 @@ from tracecorr.read.amdlog.calls import Joiner, Lanes
 from tracecorr.read.amdlog.details import DetailReader, Details, Question
 from tracecorr.read.amdlog.notices import list_rows
 from tracecorr.read.amdlog.records import RecordReader, Records, list_holes
-from tracecorr.read.amdlog.rows import NULLS, Ledger, Rows
-from tracecorr.read.amdlog.tables import TableMaker, make_args, make_table
+from tracecorr.read.amdlog.tables import NULLS, Ledger, Rows, TableMaker, make_args, make_table
 from tracecorr.read.amdlog.tokens import IS_ROCR, Vocabulary
 from tracecorr.read.text import Text
 
