@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tracecorr.model.errors import WorkerError
-from tracecorr.read.amdlog.blocks import (
-    LogBytes,
+from tracecorr.read.amdlog.blocks import LogBytes, find_borders
+from tracecorr.read.amdlog.reader import (
     LogRange,
+    Reader,
+    State,
     agrees,
-    find_borders,
     join_states,
     look_back,
     plan_ranges,
     read_range,
 )
-from tracecorr.read.amdlog.reader import Reader, State
 from tracecorr.store.frames import FrameReader
 from tracecorr.store.parts import StoredPart, write_part
 from tracecorr.store.raw import find_compression, has_holes

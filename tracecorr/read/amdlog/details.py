@@ -12,9 +12,9 @@ import numpy as np
 from tracecorr.model.kinds import LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, STREAM_MAKERS, UNKNOWN_FORM
 from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages
+from tracecorr.read.amdlog.calls import Rows
 from tracecorr.read.amdlog.messages import Kind
 from tracecorr.read.amdlog.records import Records
-from tracecorr.read.amdlog.tables import Rows
 from tracecorr.read.amdlog.tokens import LISTS, PACKET_FIELDS, QUEUES, SIGNED, WORDS, Vocabulary
 from tracecorr.read.text import Text
 
