@@ -24,8 +24,8 @@ from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.still_open import StillOpen, find_still_open
 from tracecorr.analyze.values import render_ns
+from tracecorr.model.columns import is_counted
 from tracecorr.model.errors import InputError
-from tracecorr.model.kinds import is_counted
 from tracecorr.store.coverage import Coverage, measure_coverage
 
 _SCHEDULERS = ("HWS", "MES", "none")

@@ -8,16 +8,8 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.kernel_log import summarize_kernel_log
-from tracecorr.model.kinds import (
-    ABORTED_PACKET,
-    HUNG_PACKET,
-    LOG_INDENT,
-    LOG_LEVEL,
-    LOG_MESSAGE,
-    NOTICES,
-    WORST_LEVELS,
-    is_failed,
-)
+from tracecorr.model.columns import is_failed
+from tracecorr.model.kinds import ABORTED_PACKET, HUNG_PACKET, LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, NOTICES, WORST_LEVELS
 from tracecorr.read.kernel_log.catalogue import FAULT, HARDWARE, MEMORY, MESSAGES, QUEUE, RESET, SCHEDULER
 
 _COMPLAINT = (

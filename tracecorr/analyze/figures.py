@@ -16,8 +16,8 @@ from tracecorr.analyze.compare.statistics import STAGES, read_steady
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.latency import summarize_paths
 from tracecorr.link.packet_index import measure_depth
+from tracecorr.model.columns import is_counted
 from tracecorr.model.errors import InputError
-from tracecorr.model.kinds import is_counted
 
 # Okabe-Ito: safe for colour-blind readers.
 _COLOURS = {

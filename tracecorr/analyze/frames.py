@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tracecorr.model.kinds import NOT_YET, is_failed
+from tracecorr.model.columns import is_failed
+from tracecorr.model.kinds import NOT_YET
 from tracecorr.store.fleet import Tables as Tables  # all questions take it from here
 
 # A sum beyond it may have wrapped; rounded to a float it is still told apart from 2**63.

@@ -10,8 +10,9 @@ import polars as pl
 
 from tracecorr.clock.hull import NO_HIGH, NO_LOW, Bounds, Ints, Mask, join_bounds
 from tracecorr.model import frames
+from tracecorr.model.columns import IS_PACKET
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import IS_PACKET, QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.

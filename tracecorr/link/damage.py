@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.model.columns import CAT
+from tracecorr.model.columns import CAT, IS_PACKET
 from tracecorr.model.frames import HOLES, gives
 from tracecorr.model.kinds import (
     BEGINNINGS,
@@ -27,7 +27,6 @@ from tracecorr.model.kinds import (
     DERIVED,
     HALF_SEEN,
     INFERRED,
-    IS_PACKET,
     NOT_ENQUEUES,
     PACKET_KINDS,
     QUEUE_CREATED,

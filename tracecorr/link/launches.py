@@ -21,6 +21,7 @@ from tracecorr.link.signals import (
 )
 from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
+from tracecorr.model.columns import IS_PACKET
 from tracecorr.model.kinds import (
     COMPLETE,
     COPY,
@@ -29,7 +30,6 @@ from tracecorr.model.kinds import (
     DERIVED,
     GRAPH_CALL,
     INFERRED,
-    IS_PACKET,
     RECORDED,
     Flag,
 )

@@ -10,8 +10,9 @@ import polars as pl
 
 from tracecorr.link.events import pivot_args
 from tracecorr.model import frames
+from tracecorr.model.columns import is_counted
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import DERIVED, is_counted
+from tracecorr.model.kinds import DERIVED
 
 # linux/futex.h: operations without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
 _FLAGS = 128 | 256

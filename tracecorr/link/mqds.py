@@ -6,8 +6,8 @@ import polars as pl
 
 from tracecorr.link.events import pivot_args
 from tracecorr.model import frames
+from tracecorr.model.columns import is_counted
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import is_counted
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]

@@ -10,7 +10,8 @@ import polars as pl
 from tracecorr.clock.causal_pairs import list_moments
 from tracecorr.clock.hull import NO_HIGH, NO_LOW, Ints
 from tracecorr.link.events import attach_columns
-from tracecorr.model.kinds import BEGINNINGS, GRAPH_CALL, IS_PACKET, QUEUE_CREATED, QUEUE_DELETED
+from tracecorr.model.columns import IS_PACKET
+from tracecorr.model.kinds import BEGINNINGS, GRAPH_CALL, QUEUE_CREATED, QUEUE_DELETED
 
 
 def _add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...]) -> pl.DataFrame:

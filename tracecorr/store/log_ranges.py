@@ -1,7 +1,7 @@
 """Read long logs in several processes at once: each reads a range of bytes and writes its rows as a part.
 
 Who runs the work (processes of this machine, workers of a cluster) hands in how a call is sent there. The rows are
-exactly those of one pass: see `parse.amdlog.ranges`.
+exactly those of one pass: see `read.amdlog.reader`.
 """
 
 from __future__ import annotations

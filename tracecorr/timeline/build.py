@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from tracecorr import native
 from tracecorr.model import schema
+from tracecorr.model.columns import is_counted, is_failed
 from tracecorr.model.errors import CaptureError
-from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS, is_counted, is_failed
+from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
 from tracecorr.store.coverage import measure_coverage
 from tracecorr.store.fleet import Tables
 from tracecorr.timeline import drawn, levels

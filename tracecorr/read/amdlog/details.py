@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.model.kinds import LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, STREAM_MAKERS, UNKNOWN_FORM
+from tracecorr.model.columns import STREAM_MAKERS
+from tracecorr.model.kinds import LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, UNKNOWN_FORM
 from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages
 from tracecorr.read.amdlog.calls import Rows

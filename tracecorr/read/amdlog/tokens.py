@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr import native
-from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM, STREAM_MAKERS
+from tracecorr.model.columns import STREAM_MAKERS
+from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM
 from tracecorr.native import Ints, Struct
 from tracecorr.read.amdlog import messages
 from tracecorr.read.amdlog.messages import (
