@@ -12,7 +12,7 @@ from typing import TextIO
 
 from tracecorr.model.printable import printable
 
-Show = Callable[[str], None]
+_Show = Callable[[str], None]
 _INTERVAL_SECONDS = 1.0
 # A file that takes no longer than this is not worth a line.
 _SOON_SECONDS = 0.5
@@ -69,7 +69,7 @@ class Stages:
         live: called with what is being done now, when a stage begins and about once a second; None = nobody listens.
     """
 
-    def __init__(self, lasting: Show | None = None, live: Show | None = None) -> None:
+    def __init__(self, lasting: _Show | None = None, live: _Show | None = None) -> None:
         self._lasting, self._live = lasting, live
         self._since = self._told = time.monotonic()
 

@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.frames import Tables
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 # Steps of a launch in causal order; the edges between them need no row in `links`.
 STEPS = ("call_event", "command_event", "event", "doorbell_event", "gpu_event")
@@ -33,8 +33,8 @@ class _Members:
 
     root: int | None
     events: set[int]
-    launches: list[Row]
-    links: list[Row]
+    launches: list[_Row]
+    links: list[_Row]
 
 
 def find_members(tables: Tables, event: int, max_rows: int = _MAX_ROWS) -> _Members | None:
@@ -89,7 +89,7 @@ def _incoming(found: _Members | None) -> pl.DataFrame:
     return pl.DataFrame(links, schema=shape, orient="row").unique("event", keep="first", maintain_order=True)
 
 
-def read_events(tables: Tables, events: Iterable[int]) -> list[Row]:
+def read_events(tables: Tables, events: Iterable[int]) -> list[_Row]:
     """Return the rows of `events` with the given ids."""
     wanted = pl.Series("event", sorted(events), pl.Int64)
     frame = tables("events").filter(pl.col("event").is_in(wanted.implode())).collect()
@@ -102,7 +102,7 @@ def _same_chain(tables: Tables, root: int, max_rows: int) -> set[int]:
     return set(tables("events").filter(same).select("event").head(4 * max_rows).collect()["event"])
 
 
-def _launches(tables: Tables, event: int, row: Row, max_rows: int) -> list[Row]:
+def _launches(tables: Tables, event: int, row: _Row, max_rows: int) -> list[_Row]:
     steps = pl.any_horizontal(pl.col(c) == event for c in _ALL_STEPS)
     table = tables("launches")
     found = list(table.filter(steps).head(max_rows).collect().iter_rows(named=True))
@@ -113,7 +113,7 @@ def _launches(tables: Tables, event: int, row: Row, max_rows: int) -> list[Row]:
     return list(table.filter(pl.col("call_event") == row["chain"]).head(max_rows).collect().iter_rows(named=True))
 
 
-def _links(tables: Tables, members: set[int], max_rows: int) -> list[Row]:
+def _links(tables: Tables, members: set[int], max_rows: int) -> list[_Row]:
     wanted = pl.Series("event", sorted(members), pl.Int64).implode()
     touches = pl.col("from_event").is_in(wanted) | pl.col("to_event").is_in(wanted)
     return list(tables("links").filter(touches).head(4 * max_rows).collect().iter_rows(named=True))

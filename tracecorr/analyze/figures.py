@@ -16,11 +16,11 @@ from tracecorr.analyze.compare.statistics import STAGES, read_steady
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.latency import summarize_paths
 from tracecorr.link.packet_index import measure_depth
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.errors import InputError
 
 # Okabe-Ito: safe for colour-blind readers.
-COLOURS = {
+_COLOURS = {
     "hip": "#0072B2", "command": "#56B4E9", "aql": "#009E73", "ioctl": "#D55E00", "syscall": "#999999",
     "kfd": "#D55E00", "mqd": "#CC79A7", "doorbell": "#E6A817", "gpu": "#009E73", "copy": "#F0E442",
 }  # fmt: skip
@@ -32,7 +32,7 @@ _NO_RATE = "fewer than two dispatches are known"
 _NO_LATENCY = "no steady dispatch has two known moments"
 _TICKS = [digit * 10.0**power for power in range(-3, 9) for digit in (1, 2, 5)]
 # Plotly writes a mere "2" for 200 on a short axis, which is read as 2.
-LOG_AXIS = {"type": "log", "tickvals": _TICKS, "ticktext": [f"{tick:,.10g}" for tick in _TICKS]}
+_LOG_AXIS = {"type": "log", "tickvals": _TICKS, "ticktext": [f"{tick:,.10g}" for tick in _TICKS]}
 # The GPU's part of the way begins where the doorbell rings, while the call is still on its way back.
 _ON_GPU = ("wait_for_gpu", "gpu", "noticed")
 
@@ -86,7 +86,7 @@ def _name_lanes(rows: pl.LazyFrame) -> pl.LazyFrame:
 def _timeline(rows: pl.DataFrame, first: int) -> go.Figure:
     figure = go.Figure()
     for (layer,), part in rows.sort("lane", "ts_ns").group_by("layer", maintain_order=True):
-        colour = COLOURS.get(str(layer), _OTHER)
+        colour = _COLOURS.get(str(layer), _OTHER)
         # The border is as wide at every scale: an instant, a packet or a doorbell, has nothing else to be seen by.
         figure.add_bar(
             y=part["lane"], base=(part["ts_ns"] - first) / 1000, x=part["dur_ns"].clip(lower_bound=1) / 1000,
@@ -123,11 +123,11 @@ def _distributions(sides: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
             figure.add_scatter(
                 x=[p / 1000 for p in points if p is not None], y=shares, mode="lines",
                 name=f"{side}{stage} ({times.len()})",
-                line={"dash": ("solid", "dash")[place % 2], "color": list(COLOURS.values())[number % len(COLOURS)]},
+                line={"dash": ("solid", "dash")[place % 2], "color": list(_COLOURS.values())[number % len(_COLOURS)]},
             )  # fmt: skip
         if len(figure.data) == before and len(sides) > 1:
             _name_empty(figure, f"{side}{_NO_LATENCY}")
-    figure.update_xaxes(LOG_AXIS)
+    figure.update_xaxes(_LOG_AXIS)
     return _finish(figure, title, "us (log)", "share of launches", _NO_LATENCY)
 
 
@@ -140,7 +140,7 @@ def draw_policies(stamps: pl.DataFrame) -> go.Figure:
     high = stamps.filter(pl.col("role") == "high").with_columns(us=(pl.col("complete_ns") - pl.col("start_ns")) / 1000)
     alone = high.filter((pl.col("phase") == "high_alone") & (pl.col("policy") == "none"))
     together = high.filter(pl.col("phase") == "together").group_by("policy", maintain_order=True)
-    figure, colours = go.Figure(), list(COLOURS.values())
+    figure, colours = go.Figure(), list(_COLOURS.values())
     for number, (name, times) in enumerate(
         (("alone", alone["us"]), *((str(p), part["us"]) for (p,), part in together))
     ):
@@ -150,7 +150,7 @@ def draw_policies(stamps: pl.DataFrame) -> go.Figure:
             x=ordered, y=shares, mode="lines", name=f"{name} ({len(ordered)})",
             line={"shape": "hv", "color": colours[number % len(colours)]},
         )  # fmt: skip
-    figure.update_xaxes(LOG_AXIS)
+    figure.update_xaxes(_LOG_AXIS)
     return _finish(figure, "Launch to completion of the high one", "us (log)", "share of launches", "no launch")
 
 
@@ -203,7 +203,7 @@ def draw_hip_calls(tables: Tables) -> go.Figure:
     calls = summarize_hip_calls(tables("events")).head(_MOST_CALLS).reverse()
     figure = go.Figure()
     figure.add_bar(
-        x=calls["total_ns"] / 1e6, y=calls["name"], orientation="h", marker_color=COLOURS["hip"],
+        x=calls["total_ns"] / 1e6, y=calls["name"], orientation="h", marker_color=_COLOURS["hip"],
         customdata=calls["calls"], hovertemplate="%{y}: %{x} ms in %{customdata} calls",
     )  # fmt: skip
     return _finish(figure, "HIP calls by total time", "ms", "", "no HIP call is known")

@@ -108,7 +108,7 @@ def _meet(scene: Scene, wait: Wait, path: tuple[str, ...]) -> Chain:
     return Chain(best.end, (wait.told, *best.steps), best.events, others, best.last, best.is_gated)
 
 
-PROVED, LIKELY, ONE_OF = "proved", "likely", "one of"
+_PROVED, _LIKELY, _ONE_OF = "proved", "likely", "one of"
 # Kernels that run until a peer, the host or a device acts: RCCL's and rocSHMEM's.
 _PEERS = ("ncclDevKernel", "ncclKernel", "rccl", "rocshmem")
 _FULL_LEFT = 1
@@ -169,7 +169,7 @@ def judge_scene(scene: Scene, stood_ns: int, stall_ns: int) -> list[Judgment]:
 
 def _judge_halt(scene: Scene) -> Judgment:
     means = "no thread of it can go on; packets that it has written still run on a GPU"
-    return Judgment("halted", PROVED, (f"the process is {scene.halted}",), means, "kill -CONT, or let it thaw", True)
+    return Judgment("halted", _PROVED, (f"the process is {scene.halted}",), means, "kill -CONT, or let it thaw", True)
 
 
 def _lock_of(waiter: Waiter) -> int | None:
@@ -181,17 +181,17 @@ def _judge_waiter(scene: Scene, waiter: Waiter, chain: Chain, others: int, is_lo
     """Return what a thread stands for whose chain ends at no ring; `others` wait for the same lock."""
     is_lock = any(wait.what == "lock" for wait in waiter.waits)
     if chain.end is End.CIRCLE:
-        certainty = PROVED if is_lock and not chain.others else LIKELY
+        certainty = _PROVED if is_lock and not chain.others else _LIKELY
         means = "a deadlock: each waits for the next one, in both looks"
-        return Judgment("deadlock", certainty, chain.steps, means, _STACKS, certainty == PROVED or is_long)
+        return Judgment("deadlock", certainty, chain.steps, means, _STACKS, certainty == _PROVED or is_long)
     if is_lock:
         last = scene.waiters.get(chain.last) if chain.last != waiter.key else None
         means = f"who holds the lock {'is ' + last.told + ': ' + last.doing if last else 'is not known'}"
         more = (f"{others} more thread{'s wait' if others > 1 else ' waits'} for that lock",) if others else ()
-        return Judgment("lock", LIKELY if last else "", (*chain.steps, *more), means, _STACKS, is_long)
+        return Judgment("lock", _LIKELY if last else "", (*chain.steps, *more), means, _STACKS, is_long)
     who = " or ".join(chain.others) or "somebody that was not seen"
     means = f"no AQL packet is left that completes it: it was lost, or {who} still owes it"
-    return Judgment("signal", ONE_OF, chain.steps, means, _SDMA, is_long)
+    return Judgment("signal", _ONE_OF, chain.steps, means, _SDMA, is_long)
 
 
 _STACKS = "the stacks of these threads: py-spy dump --nonblocking, or gdb and eu-stack, which stop the process"
@@ -218,25 +218,25 @@ def _judge_ring(scene: Scene, ring: Ring, behind: list[str], stood_ns: int, is_l
     seen += [step for step in (*chain.steps, *behind) if step not in seen]
     told = tuple(dict.fromkeys(seen))
     if chain.end is End.CIRCLE:
-        certainty = PROVED if chain.is_gated and not chain.others else LIKELY
+        certainty = _PROVED if chain.is_gated and not chain.others else _LIKELY
         unless = f"; only {' or '.join(dict.fromkeys(chain.others))} could end it" if chain.others else ""
         means = f"a deadlock: what would let the head go on stands behind it{unless}"
-        return Judgment("deadlock", certainty, told, means, "who else writes there", certainty == PROVED or is_long)
+        return Judgment("deadlock", certainty, told, means, "who else writes there", certainty == _PROVED or is_long)
     if (judgment := _judge_lines(scene.lines, ring, told, is_long)) is not None:
         return judgment
     if scene.unmapped:
         means = f"its queues are not on the GPU: {scene.unmapped}"
-        return Judgment("unmapped", LIKELY, (*told, scene.unmapped), means, _REGISTERS, is_long)
+        return Judgment("unmapped", _LIKELY, (*told, scene.unmapped), means, _REGISTERS, is_long)
     if head.waits and chain.end is End.RUNS:
         what = scene.works[chain.last].told
         means = f"it waits for {what}, which runs or waits to run; nothing outside can tell whether it will end"
-        return Judgment("dependency", LIKELY, told, means, _REGISTERS, is_long)
+        return Judgment("dependency", _LIKELY, told, means, _REGISTERS, is_long)
     if head.waits:
         who = " or ".join(chain.others) or "somebody that was not seen"
         means = f"nobody in the rings that were seen will meet it: {who} must"
         cause = "value" if any(wait.what == "value" for wait in head.waits) else "dependency"
         decide = "look again after --stall; the log of the run (AMD_LOG_LEVEL=4)"
-        return Judgment(cause, ONE_OF, told, means, decide, is_long)
+        return Judgment(cause, _ONE_OF, told, means, decide, is_long)
     return _judge_slot(ring.slot, told, is_long) or _judge_head(head, ring.slot, told, seconds, is_long)
 
 
@@ -248,13 +248,13 @@ def _judge_lines(lines: Sequence[Line], ring: Ring, seen: tuple[str, ...], is_lo
     means = " ".join(dict.fromkeys(line.means for line in (*named, *others)))
     decide = " ".join(dict.fromkeys(line.helps for line in (*named, *others) if line.helps)) or _REGISTERS
     if named:
-        return Judgment("driver", PROVED, told, f"the driver names this queue. {means}", decide, True)
+        return Judgment("driver", _PROVED, told, f"the driver names this queue. {means}", decide, True)
     if not others:
         return None
     if any(line.names_process for line in others):
-        return Judgment("driver", LIKELY, told, f"the driver names this process. {means}", decide, is_long)
+        return Judgment("driver", _LIKELY, told, f"the driver names this process. {means}", decide, is_long)
     means = f"the driver had trouble since the process began: {means} Or it stands for another reason"
-    return Judgment("driver", ONE_OF, told, means, decide, is_long)
+    return Judgment("driver", _ONE_OF, told, means, decide, is_long)
 
 
 _UNSEEN = "(not seen on hardware)"
@@ -273,14 +273,14 @@ def _judge_slot(slot: Slot | None, seen: tuple[str, ...], is_long: bool) -> Judg
         means, cause = f"its queue is on no slot of the GPU: {who} {_UNSEEN}", "unmapped"
     else:
         return None
-    return Judgment(cause, LIKELY, seen, means, "the kernel log; tracecorr hqd shows all slots", is_long)
+    return Judgment(cause, _LIKELY, seen, means, "the kernel log; tracecorr hqd shows all slots", is_long)
 
 
 def _judge_head(head: Work, slot: Slot | None, seen: tuple[str, ...], seconds: float, is_long: bool) -> Judgment:
     """Return why a head stands that waits for nothing that can be seen."""
     if head.kernel and any(name in head.kernel for name in _PEERS):
         means = "a collective: it runs until its peers arrive; which rank is missing is seen there"
-        return Judgment("peers", LIKELY, seen, means, "tracecorr hang on the other ranks", is_long)
+        return Judgment("peers", _LIKELY, seen, means, "tracecorr hang on the other ranks", is_long)
     if head.kernel:
         means = (
             f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; nothing outside can "
@@ -291,7 +291,7 @@ def _judge_head(head: Work, slot: Slot | None, seen: tuple[str, ...], seconds: f
         f"nothing that it waits for can be seen: its doorbell was lost, {_NOT_MAPPED if slot is None else 'or'} the "
         f"scheduler is dead {_UNSEEN}"
     )
-    return Judgment("not_taken", ONE_OF, seen, means, _REGISTERS, is_long)
+    return Judgment("not_taken", _ONE_OF, seen, means, _REGISTERS, is_long)
 
 
 def _tell_slot(slot: Slot | None) -> str:
@@ -307,4 +307,4 @@ def _judge_lost(seen: tuple[str, ...], is_long: bool) -> Judgment:
         "no AQL packet is left, and a completion signal still stands: it was lost, or SDMA, a handler of the host or "
         f"another process uses the signal now and still owes it {_UNSEEN}"
     )
-    return Judgment("lost_completion", ONE_OF, seen, means, _SDMA, is_long)
+    return Judgment("lost_completion", _ONE_OF, seen, means, _SDMA, is_long)

@@ -11,7 +11,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, as_text, collect
 
-QUEUES, PROCESSES = "queues", "processes"
+_QUEUES, _PROCESSES = "queues", "processes"
 # VMIDs of the KFD (gmc_v*.c, kfd_device.c, Linux 6.1 to 7.3); amdgpu.hws_max_conc_proc may lower them.
 _VMIDS, _VMIDS_OF_MI = 8, 13
 _MI_TARGETS = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
@@ -99,7 +99,7 @@ def list_oversubscribed(tables: Tables) -> pl.DataFrame:
     """
     limits = _list_limits(tables)
     samples = _list_samples(tables).filter(pl.col("process").is_null())
-    kinds = ((QUEUES, "cp_queues", "cp_slots"), (PROCESSES, "queue_processes", "process_limit"))
+    kinds = ((_QUEUES, "cp_queues", "cp_slots"), (_PROCESSES, "queue_processes", "process_limit"))
     spans = [_list_spans(samples.filter(name=name), limits.select("gpu", limit=limit), kind)
              for kind, name, limit in kinds]  # fmt: skip
     return _find_lines(pl.concat(spans).sort("gpu", "from_ns"), tables)

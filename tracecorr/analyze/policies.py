@@ -15,13 +15,13 @@ from tracecorr.analyze.frames import percentile
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Finding
 
-NONE = "none"
+_NONE = "none"
 _P95 = QUANTILES.index(0.95)
 _ROUNDS, _SEED, _CONFIDENCE = 4000, 44, 0.95
 _Times = npt.NDArray[np.int64]
 # What the policy can act on, whatever the numbers are (facts of the driver and of the hardware's scheduler).
 _MECHANISMS = {
-    NONE: "arbitration: the GPU gives the next workgroup to either of them",
+    _NONE: "arbitration: the GPU gives the next workgroup to either of them",
     "priority": "arbitration: the higher queue gets the next workgroup; waves that run go on to their end",
     "cumask": "isolation: each has its own CUs and never more; a partition (CPX) isolates memory and queues, too",
     "slice": "host hold-back: the low one launches nothing outside of its slice; its queued packets go on",
@@ -57,7 +57,7 @@ def summarize_policies(stamps: pl.DataFrame) -> pl.DataFrame:
     alone = high.filter(pl.col("phase") == "high_alone").group_by("policy").agg(
         alone_p50_ns=percentile(took, 50), alone_p95_ns=percentile(took, 95)
     )  # fmt: skip
-    plain = alone.filter(pl.col("policy") == NONE)["alone_p50_ns"].to_list()
+    plain = alone.filter(pl.col("policy") == _NONE)["alone_p50_ns"].to_list()
     first = plain[0] if plain and plain[0] else None
     intervals = pl.DataFrame(bounds, schema=_BOUNDS, orient="row")
     joined = figures.join(intervals, on="policy", how="left", maintain_order="left")

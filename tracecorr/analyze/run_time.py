@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect, percentile
 from tracecorr.analyze.latency import LEAST_FOR_P99
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 
 _LAYERS = ("hip", "hsa", "syscall", "ioctl", "kfd", "gpu")
 # A sequence is at most so long, must come so often, and so many of all launches must follow it.
@@ -65,10 +65,10 @@ _NONE = pl.DataFrame(
 )  # fmt: skip
 
 
-def find_period(kernels: pl.Series) -> int | None:
+def _find_period(kernels: pl.Series) -> int | None:
     """Return after how many launches the sequence of kernels repeats; None if it does not.
 
-    >>> find_period(pl.Series([7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]))
+    >>> _find_period(pl.Series([7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]))
     2
     """
     for period in range(1, min(_MOST_KERNELS, kernels.len() // _LEAST_TIMES) + 1):
@@ -79,7 +79,7 @@ def find_period(kernels: pl.Series) -> int | None:
 
 
 def _find_iterations(rows: pl.DataFrame) -> pl.DataFrame | None:
-    period = find_period(rows["kernel"])
+    period = _find_period(rows["kernel"])
     if period is None:
         return None
     # What comes once in each iteration begins it; of several the one that comes first.

@@ -14,7 +14,14 @@ from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
 
 _MOST_CALLS = 10
 # What a part of a call is: the time of a queue's creation is that between two lines of the log.
-CHILD, QUEUE, SYSCALL, IOCTL, LOCK, OFF_CPU = "child call", "making a queue", "system call", "ioctl", "lock", "off CPU"
+_CHILD, _QUEUE, _SYSCALL, _IOCTL, _LOCK, _OFF_CPU = (
+    "child call",
+    "making a queue",
+    "system call",
+    "ioctl",
+    "lock",
+    "off CPU",
+)
 _FUTEXES = ("futex", "futex_wait", "futex_waitv")
 _RECORD_MORE = "record with --event-set full to see whether it ran"
 
@@ -36,12 +43,12 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
     """
     calls = _choose_calls(tables, call)
     parts = _list_parts(tables, calls)
-    named = {CHILD: "child", QUEUE: "queue", SYSCALL: "syscall", IOCTL: "ioctl", LOCK: "lock", OFF_CPU: "off_cpu"}
+    named = {_CHILD: "child", _QUEUE: "queue", _SYSCALL: "syscall", _IOCTL: "ioctl", _LOCK: "lock", _OFF_CPU: "off_cpu"}
     ns, kind = pl.col("end_ns") - pl.col("from_ns"), pl.col("part")
-    kernel = kind.is_in([SYSCALL, IOCTL, LOCK])
+    kernel = kind.is_in([_SYSCALL, _IOCTL, _LOCK])
     summed = parts.group_by("call").agg(
         *(ns.filter(kind == part).sum().alias(f"{name}_ns") for part, name in named.items()),
-        syscalls=(kind == SYSCALL).sum().cast(pl.Int64), ioctls=(kind == IOCTL).sum().cast(pl.Int64),
+        syscalls=(kind == _SYSCALL).sum().cast(pl.Int64), ioctls=(kind == _IOCTL).sum().cast(pl.Int64),
         longest=pl.col("name").filter(kernel).get(ns.filter(kernel).arg_max(), null_on_oob=True),
         longest_ns=ns.filter(kernel).max(),
     )  # fmt: skip
@@ -54,7 +61,7 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
         off_cpu_ns=pl.when("switched").then(pl.col("off_cpu_ns").fill_null(0)),
         rest_ns=pl.col("dur_ns") - pl.col("covered_ns").fill_null(0),
     )
-    told = [describe_slow_call(row) for row in found.iter_rows(named=True)]
+    told = [_describe_slow_call(row) for row in found.iter_rows(named=True)]
     columns = (
         "name", "thread", "dur_ns", "child_ns", "queue_ns", "of_queue", "of_queue_ns", "syscalls", "syscall_ns",
         "longest", "longest_ns", "ioctls", "ioctl_ns", "lock_ns", "off_cpu_ns", "rest_ns",
@@ -62,7 +69,7 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
     return found.select(pl.col("call").alias("call_event"), pl.Series("told", told, dtype=pl.String), *columns)
 
 
-def describe_slow_call(row: Mapping[str, Any]) -> str:
+def _describe_slow_call(row: Mapping[str, Any]) -> str:
     """Return a row of `summarize_slow_calls` in words."""
     return f"{row['name']} {render_ns(row['dur_ns'])}: {'; '.join(_describe_parts(row)) or 'nothing in it is recorded'}"
 
@@ -127,10 +134,10 @@ def _list_parts(tables: Tables, calls: pl.DataFrame) -> pl.DataFrame:
     rows = collect(events.filter(pl.col("chain").is_in(calls["call"].implode())))
     layer, name = pl.col("layer"), pl.col("name")
     part = (
-        pl.when((layer == "hip") & pl.col("parent").is_in(calls["call"].implode())).then(pl.lit(CHILD))
-        .when((layer == "syscall") & name.is_in(_FUTEXES)).then(pl.lit(LOCK))
-        .when(layer == "syscall").then(pl.lit(SYSCALL))
-        .when(layer == "ioctl").then(pl.lit(IOCTL))
+        pl.when((layer == "hip") & pl.col("parent").is_in(calls["call"].implode())).then(pl.lit(_CHILD))
+        .when((layer == "syscall") & name.is_in(_FUTEXES)).then(pl.lit(_LOCK))
+        .when(layer == "syscall").then(pl.lit(_SYSCALL))
+        .when(layer == "ioctl").then(pl.lit(_IOCTL))
     )  # fmt: skip
     timed = rows.with_columns(part=part).drop_nulls(["part", "dur_ns"]).select(
         "part", "name", call="chain", from_ns="ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns")
@@ -146,7 +153,7 @@ def _list_creations(rows: pl.DataFrame) -> pl.DataFrame:
     lines = rows.filter(pl.col("name").is_in([QUEUES_COUNTED, QUEUE_CREATED])).sort("event")
     before = pl.when(pl.col("name") == QUEUES_COUNTED).then("ts_ns").forward_fill().over("chain")
     made = lines.with_columns(counted=before).filter(pl.col("name") == QUEUE_CREATED).drop_nulls("counted")
-    return made.select(part=pl.lit(QUEUE), name="name", call="chain", from_ns="counted", end_ns="ts_ns")
+    return made.select(part=pl.lit(_QUEUE), name="name", call="chain", from_ns="counted", end_ns="ts_ns")
 
 
 def _list_switches(tables: Tables, spans: pl.DataFrame) -> pl.DataFrame:
@@ -164,13 +171,13 @@ def _list_switches(tables: Tables, spans: pl.DataFrame) -> pl.DataFrame:
     spent = both.with_columns(end_ns=pl.col("ts_ns").shift(-1).over("tid")).filter("is_away").drop_nulls("end_ns")
     inside = wanted.join(spent, on="tid")
     inside = inside.filter(pl.col("end_ns") > pl.col("from_ns"), pl.col("ts_ns") < pl.col("until_ns"))
-    return inside.select(part=pl.lit(OFF_CPU), name=pl.lit(OFF_CPU), call="call", from_ns="ts_ns", end_ns="end_ns")
+    return inside.select(part=pl.lit(_OFF_CPU), name=pl.lit(_OFF_CPU), call="call", from_ns="ts_ns", end_ns="end_ns")
 
 
 def _find_longest_of_queue(parts: pl.DataFrame) -> pl.DataFrame:
     """Return of each call that makes a queue the longest system call or ioctl in it: call, of_queue, of_queue_ns."""
-    made = parts.filter(pl.col("part") == QUEUE).select("call", low="from_ns", high="end_ns")
-    rows = parts.filter(pl.col("part").is_in([SYSCALL, IOCTL, LOCK])).join(made, on="call")
+    made = parts.filter(pl.col("part") == _QUEUE).select("call", low="from_ns", high="end_ns")
+    rows = parts.filter(pl.col("part").is_in([_SYSCALL, _IOCTL, _LOCK])).join(made, on="call")
     inside = rows.filter(pl.col("from_ns") >= pl.col("low"), pl.col("end_ns") <= pl.col("high"))
     longest = inside.with_columns(ns=pl.col("end_ns") - pl.col("from_ns")).sort("ns", descending=True)
     return longest.unique("call", keep="first", maintain_order=True).select("call", of_queue="name", of_queue_ns="ns")

@@ -16,7 +16,7 @@ from tracecorr.app.index import CaptureIndex
 from tracecorr.model.kinds import INFERRED, Flag
 from tracecorr.timeline.drawn import INFERRED_DOORBELL
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 _Edge = tuple[int, int]  # stage numbers, from cause to effect
 
 _MOMENTS = (
@@ -31,9 +31,9 @@ class Chain:
 
     event: int
     root: int | None
-    stages: list[Row] = field(default_factory=list)
-    edges: list[Row] = field(default_factory=list)
-    launches: list[Row] = field(default_factory=list)
+    stages: list[_Row] = field(default_factory=list)
+    edges: list[_Row] = field(default_factory=list)
+    launches: list[_Row] = field(default_factory=list)
     truncated: bool = False
 
 
@@ -56,12 +56,12 @@ def find_chain(index: CaptureIndex, event: int) -> Chain | None:
     return chain
 
 
-def _time_order(stage: Row) -> tuple[int, bool, int]:
+def _time_order(stage: _Row) -> tuple[int, bool, int]:
     # An inferred doorbell may begin with its packet, never before it.
     return (stage["start"], stage["event"] is None, -stage["dur"])
 
 
-def _add_owners(chain: Chain, rows: Iterable[Row]) -> None:
+def _add_owners(chain: Chain, rows: Iterable[_Row]) -> None:
     """Note in each stage its stream and queue: its own, else those of all launches that it is part of."""
     own = {r["event"]: r for r in rows}
     for key in ("stream", "queue"):
@@ -81,7 +81,7 @@ def _bounded(members: Iterable[int], event: int, root: int | None) -> list[int]:
     return nearest[: ids.MAX_STAGES]
 
 
-def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
+def _stages(index: CaptureIndex, rows: Iterable[_Row]) -> list[_Row]:
     placed = [(r, index.place(r["event"]), _unseen_end(r["flags"] or 0)) for r in rows]
     return [
         {
@@ -111,7 +111,7 @@ def _unseen_end(flags: int) -> str | None:
     return "end" if flags & Flag.ENTER_ONLY else "begin" if flags & Flag.EXIT_ONLY else None
 
 
-def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]:
+def _hollow_doorbells(index: CaptureIndex, launches: Iterable[_Row]) -> list[_Row]:
     """Return a stage for each doorbell of which only the interval is known."""
     out = []
     for launch in launches:
@@ -131,10 +131,10 @@ def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]
     return out[: ids.MAX_STAGES]
 
 
-def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> list[Row]:
+def _edges(stages: list[_Row], launches: Iterable[_Row], links: Iterable[_Row]) -> list[_Row]:
     at = {s["event"]: i for i, s in enumerate(stages) if s["event"] is not None}
     hollow = {s["of"]: i for i, s in enumerate(stages) if s["event"] is None}
-    found: dict[_Edge, Row] = {}
+    found: dict[_Edge, _Row] = {}
 
     def add(a: int | None, b: int | None, rule: str, evidence: str | None, err: int | None) -> None:
         if a is not None and b is not None and a != b and (a, b) not in found:
@@ -155,13 +155,13 @@ def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> 
     return _without_shortcuts(found)
 
 
-def _gap_error(cause: Row, effect: Row) -> int | None:
+def _gap_error(cause: _Row, effect: _Row) -> int | None:
     """Return how far the true gap between two starts may lie from theirs, in ns to either side; None = unknown."""
     larger, smaller = (cause["err_lo"], effect["err_hi"]), (cause["err_hi"], effect["err_lo"])
     return None if None in larger + smaller else max(sum(larger), sum(smaller))
 
 
-def _without_shortcuts(found: dict[_Edge, Row]) -> list[Row]:
+def _without_shortcuts(found: dict[_Edge, _Row]) -> list[_Row]:
     """Return the edges without those that skip a stage which two other edges pass through."""
     after: dict[int, set[int]] = {}
     for a, b in found:
@@ -180,7 +180,7 @@ def _add_gaps(chain: Chain) -> None:
         before = stage
 
 
-def describe_path(index: CaptureIndex, launches: Sequence[Row]) -> dict[str, Any] | None:
+def describe_path(index: CaptureIndex, launches: Sequence[_Row]) -> dict[str, Any] | None:
     """Return how the launches of a chain were announced to the GPU; None when there are none.
 
     Args:
@@ -203,7 +203,7 @@ def describe_path(index: CaptureIndex, launches: Sequence[Row]) -> dict[str, Any
     } | ({} if own is None else _describe_one(index, own))
 
 
-def _describe_one(index: CaptureIndex, launch: Row) -> Row:
+def _describe_one(index: CaptureIndex, launch: _Row) -> _Row:
     lo, hi = launch["doorbell_lo_ns"], launch["doorbell_hi_ns"]
     known = [(name, launch[column] - index.t0_ns) for name, column in _MOMENTS if launch[column] is not None]
     return {
@@ -214,7 +214,7 @@ def _describe_one(index: CaptureIndex, launch: Row) -> Row:
     }
 
 
-def _ioctls_in_call(index: CaptureIndex, launch: Row) -> dict[str, int] | None:
+def _ioctls_in_call(index: CaptureIndex, launch: _Row) -> dict[str, int] | None:
     """Return how often which ioctl was made in the call of a launch; None where the trace cannot tell."""
     call, events = launch["call_event"], index.capture.table("events")
     if call is None:

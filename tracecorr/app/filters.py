@@ -19,7 +19,7 @@ from tracecorr.timeline import levels
 
 _MAX_STREAMS = 200
 _MAX_NS, _MAX_KEY = 1 << 62, 1 << 32
-Mask = npt.NDArray[np.bool_]
+_Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Filters:
         columns = (finest.start[kept], finest.end[kept], finest.event[kept], finest.name[kept], finest.style[kept])
         return levels.build_pyramid(levels.Single(*columns, begin, finest.counter), whole.first_track)
 
-    def _mask(self, chosen: _Filter) -> Mask:
+    def _mask(self, chosen: _Filter) -> _Mask:
         """Return which records of the finest level are left; counters belong to no event and go."""
         views, finest = self._index.views, self._index.views.pyramid.finest
         mask = np.repeat(~finest.counter, np.diff(finest.begin))
@@ -108,7 +108,7 @@ class Filters:
                 mask &= events[finest.event] & (finest.event >= 0)
         return mask
 
-    def _events_of(self, key: str, values: tuple[int, ...]) -> Mask:
+    def _events_of(self, key: str, values: tuple[int, ...]) -> _Mask:
         """Return by event id whether it has one of the keys, or belongs to a launch that has."""
         table, wanted = self._index.capture.table, pl.Series(values, dtype=pl.UInt32).implode()
         out = np.zeros(self._index.views.events + 1, bool)  # the last one stands for "no event"

@@ -13,7 +13,7 @@ import polars as pl
 
 from tracecorr.app.filters import find_kernels
 from tracecorr.app.index import CaptureIndex
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.timeline import levels
 from tracecorr.timeline.levels import I64
 
@@ -21,14 +21,14 @@ _MAX_NAMES = 2000  # names sent to the page for dimming what does not match
 
 
 @dataclass(frozen=True)
-class Words:
+class _Words:
     """A text that names are compared with, in lower case: they hold it, or between double quotes are it."""
 
     text: str
     whole: bool
 
     @classmethod
-    def read(cls, text: str) -> Words:
+    def read(cls, text: str) -> _Words:
         """Read what was typed."""
         whole = len(text) > 2 and text[0] == text[-1] == '"'
         return cls(text[1:-1] if whole else text, whole)
@@ -81,7 +81,7 @@ class Finder:
                 return np.zeros(0, np.int64), []
         if (of_owner := self._by_owner(text)) is not None:
             return of_owner, []
-        words = Words.read(text)
+        words = _Words.read(text)
         by_name, codes = self._by_name(words)
         if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
             by_name = self._together(by_name, self._where(self._of_process(int(text)) | self._of_thread(int(text))))
@@ -101,7 +101,7 @@ class Finder:
             return self._where(self._of_process(number))
         return self._where(self._of_thread(number) if named[1] in ("thread", "tid") else pl.col(named[1]) == number)
 
-    def _columns_with(self, words: Words) -> Iterator[pl.Expr]:
+    def _columns_with(self, words: _Words) -> Iterator[pl.Expr]:
         """Yield what finds a text in columns that are not drawn: kernels by their whole names, kinds, results."""
         if not words.text:
             return
@@ -134,7 +134,7 @@ class Finder:
         used = np.bincount(views.pyramid.finest.name[views.place[events]], minlength=1)
         return [int(code) for code in np.flatnonzero(used)]
 
-    def _by_name(self, words: Words) -> tuple[I64, list[int]]:
+    def _by_name(self, words: _Words) -> tuple[I64, list[int]]:
         views = self._index.views
         codes = [i for i, name in enumerate(views.names) if words.fit(name)] if words.text else []
         wanted = np.zeros(len(views.names) + 1, bool)

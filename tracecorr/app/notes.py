@@ -11,7 +11,7 @@ from tracecorr.app.index import CaptureIndex
 from tracecorr.app.live import LIVE
 from tracecorr.store.raw import write_atomically
 
-MAX_NOTES, MAX_TEXT = 500, 2000
+_MAX_NOTES, _MAX_TEXT = 500, 2000
 _FILE = "views/notes.json"
 _FAR = 1 << 62
 _NUMBERS = ("offset", "delta_ns", "dur_ns")
@@ -39,8 +39,8 @@ def save_notes(index: CaptureIndex, notes: object) -> None:
         ValueError: these are no notes.
         OSError: the capture cannot be written.
     """
-    if not isinstance(notes, list) or len(notes) > MAX_NOTES:
-        raise ValueError(f"notes must be a list of at most {MAX_NOTES}")
+    if not isinstance(notes, list) or len(notes) > _MAX_NOTES:
+        raise ValueError(f"notes must be a list of at most {_MAX_NOTES}")
     if index.capture.info.get("state") == LIVE:
         raise OSError("it is still being recorded")
     rows = [_anchored(index, note) for note in notes]
@@ -71,8 +71,8 @@ def _anchored(index: CaptureIndex, note: object) -> dict[str, Any]:
     if not isinstance(note, dict):
         raise ValueError("a note has text, start and dur")
     text, start, dur = note.get("text"), note.get("start"), note.get("dur")
-    if not isinstance(text, str) or len(text) > MAX_TEXT:
-        raise ValueError(f"the text of a note has at most {MAX_TEXT} characters")
+    if not isinstance(text, str) or len(text) > _MAX_TEXT:
+        raise ValueError(f"the text of a note has at most {_MAX_TEXT} characters")
     if not isinstance(start, int) or not isinstance(dur, int) or abs(start) > _FAR or not 0 <= dur <= _FAR:
         raise ValueError("start and dur of a note are whole ns")
     at = index.t0_ns + start

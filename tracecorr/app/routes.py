@@ -75,10 +75,10 @@ def _ask_lanes(known: int) -> list[int]:
     return sorted(asked)
 
 
-Answer = Callable[[Opened], Any]
+_Answer = Callable[[Opened], Any]
 
 
-def wanted(library: Library) -> Wanted:
+def _wanted(library: Library) -> Wanted:
     """Return what the request names: a capture (the first one when it names none), or two put together."""
     name, other = request.args.get("capture") or next(iter(library.names()), ""), _ask_text("other")
     anchor = _ask_text("at") or "start"
@@ -87,11 +87,11 @@ def wanted(library: Library) -> Wanted:
     return Wanted(name, other, anchor) if other else Wanted(name)
 
 
-def asked(library: Library) -> Opened:
+def _asked(library: Library) -> Opened:
     """Return the capture or the pair that the request names."""
     edition = _ask_number("edition", 0, _MAX_NS, 0)  # from 1 on
     try:
-        return library.get(wanted(library), edition or None)
+        return library.get(_wanted(library), edition or None)
     except KeyError as missing:
         abort(404, f"no such capture: {missing.args[0]}")
     except ValueError as problem:
@@ -119,12 +119,12 @@ def add_routes(server: Flask, library: Library) -> None:
     """Register all routes on the page's server."""
     reports = pages.Reports()
 
-    def add(path: str, answer: Answer, method: str = "GET") -> None:
-        server.add_url_rule(path, f"{method} {path}", lambda: answer(asked(library)), methods=[method])
+    def add(path: str, answer: _Answer, method: str = "GET") -> None:
+        server.add_url_rule(path, f"{method} {path}", lambda: answer(_asked(library)), methods=[method])
 
     server.add_url_rule(ids.CAPTURES, "captures", lambda: jsonify(library.names()))
     server.add_url_rule(ids.META, "meta", lambda: _meta(library))
-    server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(wanted(library))}))
+    server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(_wanted(library))}))
     server.add_url_rule(ids.TABLE, "table", lambda: _table(library, reports))
     server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
     add(ids.FINDINGS, lambda opened: jsonify(story.list_findings(reports.get(opened))))
@@ -148,12 +148,12 @@ def add_routes(server: Flask, library: Library) -> None:
 def _meta(library: Library) -> Response:
     """Answer 202 with what goes on while the capture is being opened."""
     try:
-        goes_on = library.state(wanted(library))
+        goes_on = library.state(_wanted(library))
     except KeyError as missing:
         abort(404, f"no such capture: {missing.args[0]}")
     if goes_on is not None:
         return Response(goes_on, 202, mimetype="text/plain")
-    opened = asked(library)
+    opened = _asked(library)
     more: dict[str, Any] = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
     more["topics"] = list(bundled.list_titles().items())
     is_one = opened.readings is None and not request.args.get("other")
@@ -292,15 +292,15 @@ def _page(library: Library, reports: pages.Reports) -> Response:
     if name == pages.COMPARE:
         return _json(_comparison(library))
     if name == pages.SQL:
-        return _json({"title": "SQL", "examples": sql.list_examples(asked(library)), "sections": [], "charts": []})
+        return _json({"title": "SQL", "examples": sql.list_examples(_asked(library)), "sections": [], "charts": []})
     if name not in pages.PAGES:
         abort(404, "no such page")
-    return _json(pages.show_page(name, asked(library), reports))
+    return _json(pages.show_page(name, _asked(library), reports))
 
 
 def _table(library: Library, reports: pages.Reports) -> Response:
     """Answer all rows of a section of the report, or of the comparison with a second capture, as CSV."""
-    key, opened, second = _ask_text("key"), asked(library), _ask_text("with")
+    key, opened, second = _ask_text("key"), _asked(library), _ask_text("with")
     if second:
         sections = list(pages.compare_two(opened, _open_one(library, second)).sections)
     elif key in {key for page in pages.PAGES.values() for key in page.sections}:
@@ -335,7 +335,7 @@ def _comparison(library: Library) -> dict[str, Any]:
 
     A second one that cannot be opened is named as `problem`: another one can still be chosen.
     """
-    first = wanted(library)
+    first = _wanted(library)
     rest = [n for n in library.names() if n != first.name]
     second = _ask_text("with") or first.other or next(iter(rest), "")
     if second not in rest:

@@ -37,7 +37,7 @@ _HEADERS = {
 }
 
 
-def new_token() -> str:
+def _new_token() -> str:
     """Return a fresh secret for one run of the server."""
     return secrets.token_urlsafe(24)
 
@@ -62,7 +62,7 @@ def _protect(server: Flask, token: str, policy: str, hosts: list[str]) -> None:
         _check_origin(request, may_come_from_elsewhere=first)
         if first:
             return _with_cookie(request, token)
-        if not _same(request.cookies.get(name_cookie(request.host), ""), token):
+        if not _same(request.cookies.get(_name_cookie(request.host), ""), token):
             abort(403, "open the URL that tracecorr serve printed")
         if request.method not in ("GET", "HEAD") and request.path != ids.NOTES:
             abort(405, "only notes can be sent")  # Dash would take more, of which this page uses nothing
@@ -80,10 +80,10 @@ def _same(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
-def name_cookie(host: str) -> str:
+def _name_cookie(host: str) -> str:
     """Return the name of the cookie: browsers keep one jar for all ports of a host, and each may have its server.
 
-    >>> name_cookie("127.0.0.1:8051"), name_cookie("[::1]:8050"), name_cookie("localhost")
+    >>> _name_cookie("127.0.0.1:8051"), _name_cookie("[::1]:8050"), _name_cookie("localhost")
     ('tracecorr_token_8051', 'tracecorr_token_8050', 'tracecorr_token_80')
     """
     return f"{ids.COOKIE}_{urlsplit(f'//{host}').port or 80}"
@@ -102,7 +102,7 @@ def _with_cookie(asked: Request, token: str) -> Response:
     rest = [(k, v) for k, v in asked.args.items(multi=True) if k != "token"]
     path = quote("/" + asked.path.lstrip("/"))  # no line break for a header, no host after a second slash
     answer = redirect(path + (f"?{urlencode(rest)}" if rest else ""))
-    answer.set_cookie(name_cookie(asked.host), token, httponly=True, samesite="Strict")
+    answer.set_cookie(_name_cookie(asked.host), token, httponly=True, samesite="Strict")
     assert isinstance(answer, Response)
     return answer
 
@@ -139,7 +139,7 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
         suppress_callback_exceptions=True,
     )
     app.layout = _layout()
-    secret = token or new_token()
+    secret = token or _new_token()
     app.server.config["TRACECORR_TOKEN"] = secret
     hosts = list(dict.fromkeys(["127.0.0.1", "localhost", "[::1]", host]))
     _protect(app.server, secret, _content_policy(app.csp_hashes()), hosts)

@@ -22,10 +22,10 @@ _STAGES = (
     "call to packet", "packet to doorbell", "doorbell to return", "doorbell to GPU start", "GPU start to GPU end",
 )  # fmt: skip
 _TOLD_AS_OPEN = "no_deadlock"  # the open calls tell the same
-Line = dict[str, Any]
+_Line = dict[str, Any]
 
 
-def list_findings(answers: Answers) -> list[Line]:
+def list_findings(answers: Answers) -> list[_Line]:
     """Return what a reader should know first: what was open, what failed, failed verdicts, findings, what is slowest.
 
     Args:
@@ -42,7 +42,7 @@ def list_findings(answers: Answers) -> list[Line]:
     return [*found, *known, *_slowest_call(answers.evidence.tables), *_slowest_stage(answers.evidence.tables)]
 
 
-def _open_calls(answers: Answers) -> Iterator[Line]:
+def _open_calls(answers: Answers) -> Iterator[_Line]:
     still_open = answers.evidence.still_open
     for row in still_open.calls.head(_MOST).iter_rows(named=True):
         why = f": {row['waits_for']}" if row["waits_for"] else ""
@@ -54,7 +54,7 @@ def _open_calls(answers: Answers) -> Iterator[Line]:
     yield from ({"kind": "open", "text": line, "lead": ["page", "verdicts"]} for line in ends[:1])
 
 
-def _failures(answers: Answers) -> Iterator[Line]:
+def _failures(answers: Answers) -> Iterator[_Line]:
     for answer in explain_failures(answers.evidence):
         lines = answer.lines[:_MOST]
         for line in lines:
@@ -64,7 +64,7 @@ def _failures(answers: Answers) -> Iterator[Line]:
             yield {"kind": "failed", "text": f"{more} more of what went wrong", "lead": ["page", "verdicts"]}
 
 
-def _failed_verdicts(answers: Answers) -> Iterator[Line]:
+def _failed_verdicts(answers: Answers) -> Iterator[_Line]:
     failed = [v for v in answers.verdicts if v.outcome is Outcome.FAIL and v.name != _TOLD_AS_OPEN]
     if failed:
         one = f"verdict {failed[0].name} FAIL: {failed[0].finding.reason}"
@@ -72,12 +72,12 @@ def _failed_verdicts(answers: Answers) -> Iterator[Line]:
         yield {"kind": "failed", "text": text, "lead": ["page", "verdicts"]}
 
 
-def _slowest_call(tables: Tables) -> Iterator[Line]:
+def _slowest_call(tables: Tables) -> Iterator[_Line]:
     for event, told in summarize_slow_calls(tables).select("call_event", "told").head(1).iter_rows():
         yield {"kind": "slow", "text": f"slowest call: {told}", "lead": ["event", event]}
 
 
-def _slowest_stage(tables: Tables) -> Iterator[Line]:
+def _slowest_stage(tables: Tables) -> Iterator[_Line]:
     """Yield the stage of a dispatch with the longest median."""
     rows = summarize_latency(tables("launches"), tables("events"))
     rows = rows.filter(pl.col("kind") == "dispatch", pl.col("stage").is_in(_STAGES)).sort("p50_ns", descending=True)

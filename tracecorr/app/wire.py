@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.timeline import Views, levels
+from tracecorr.timeline import levels
+from tracecorr.timeline.build import Views
 
 MAGIC = 0x54434F32  # "TCO2"
 HEADER = struct.Struct("<IIqqIIII")  # magic, records, t0, t1, tracks, shift, bytes of a name, 1 when there are tints
 
 CLIPPED = 8  # bit of the style besides those of `levels`: the span reaches far out of what was asked
 
-Column = npt.NDArray[Any]
+_Column = npt.NDArray[Any]
 
 _BITS = 30
 
@@ -45,7 +46,7 @@ def encode(
     lane, row = views.pyramid.lane_row(records.track[first])
     columns = _columns(records, views, t0, shift)
     parts = [HEADER.pack(MAGIC, len(records), t0, t1, len(first), shift, width, int(tint is not None))]
-    begins: list[Column] = [lane, row, first]
+    begins: list[_Column] = [lane, row, first]
     for (_, dtype), data in zip(TRACK_COLUMNS, begins, strict=True):
         parts += _padded(data.astype(dtype))
     if tint is not None:
@@ -57,12 +58,12 @@ def encode(
     return b"".join(parts)
 
 
-def _padded(data: Column) -> list[bytes]:
+def _padded(data: _Column) -> list[bytes]:
     raw = data.tobytes()
     return [raw, bytes(-len(raw) % 8)]
 
 
-def _columns(r: levels.Records, views: Views, t0: int, shift: int) -> dict[str, Column]:
+def _columns(r: levels.Records, views: Views, t0: int, shift: int) -> dict[str, _Column]:
     low, high = -(1 << 31), 1 << 31
     start, end = (r.start - t0) >> shift, (r.end - t0) >> shift
     left, right = np.maximum(start, low), np.minimum(end, high)
@@ -74,12 +75,12 @@ def _columns(r: levels.Records, views: Views, t0: int, shift: int) -> dict[str, 
     }  # fmt: skip
 
 
-def _height(r: levels.Records, views: Views, counter: npt.NDArray[np.bool_]) -> Column:
+def _height(r: levels.Records, views: Views, counter: npt.NDArray[np.bool_]) -> _Column:
     span = np.maximum(r.end - r.start, 1)
     share = np.minimum(r.busy / span, 1.0)
     if counter.any():
         lane, _ = views.pyramid.lane_row(r.track)
         peak = np.array([n.peak or 1.0 for n in views.lanes])[lane[counter]]
         share[counter] = np.clip(views.values[r.name[counter]] / peak, 0.0, 1.0)
-    height: Column = np.round(share * 255).astype(np.uint8)
+    height: _Column = np.round(share * 255).astype(np.uint8)
     return height

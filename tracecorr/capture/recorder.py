@@ -24,7 +24,7 @@ from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.drain import Counts, Drain, count_events, read_stats
 from tracecorr.capture.tracefs.journal import Journal
 
-PROBES = "probes"  # the recording of what perf binds to the workload
+_PROBES = "probes"  # the recording of what perf binds to the workload
 _MARK_SECONDS = 1.0
 _NAMES_SECONDS = 10.0
 # clock.json is written whole: the longer a recording lasts, the rarer, so that hours cost no more per second.
@@ -277,14 +277,14 @@ class KernelRecorder:
         size = self.armed.armed.perf_buffer_kb_per_cpu or _PERF_BUFFER_KB
         self._learn(self.armed.perf_probes)
         return PerfRecorder(
-            self.armed.perf_probes, size, lambda name: self._folder.open_new(f"raw/ftrace/{PROBES}/{name}"),
+            self.armed.perf_probes, size, lambda name: self._folder.open_new(f"raw/ftrace/{_PROBES}/{name}"),
             self.armed.armed.perf_cpus,
         )  # fmt: skip
 
     def _learn(self, probes: list[PerfProbe]) -> None:
         for probe in probes:
             name = f"{self.armed.group}/{probe.name}"
-            self._folder.write_once(f"raw/ftrace/{PROBES}/events/{name}/format", probe.format)
+            self._folder.write_once(f"raw/ftrace/{_PROBES}/events/{name}/format", probe.format)
 
     def _open_pages(self, name: str, cpu: int) -> IO[bytes]:
         return self._folder.open_new(f"raw/ftrace/{name}/cpu{cpu}.bin")
@@ -303,7 +303,7 @@ class KernelRecorder:
         for name, instance in self._instances.items():
             save_names(self._folder, name, instance)
         if self.armed.perf_probes:
-            save_names(self._folder, PROBES, next(iter(self._instances.values())))
+            save_names(self._folder, _PROBES, next(iter(self._instances.values())))
 
     def _save_clock(self) -> None:
         top = self._top.clock_content() if self._top is not None else {}

@@ -42,7 +42,7 @@ from tracecorr.store.recording import describe_exit, describe_gaps
 if TYPE_CHECKING:
     import polars as pl
 
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 # The exit status of a workload that SIGKILL ended, as a shell tells it.
 _KILLED = 128 + 9
 
@@ -119,7 +119,7 @@ def _program_path(options: CaptureOptions, pid: int | None, environment: Mapping
     return next((path for path in found if find_inside(root, path) is not None), "")
 
 
-def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
+def run_capture(options: CaptureOptions, inbox: SignalInbox, say: _Say) -> int:
     """Capture one run of a workload into a folder with tables; return the workload's exit status.
 
     Args:
@@ -146,12 +146,12 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
         status, shown = _record(options, invoker, program, inbox, say)
     except Interrupted as signalled:
         raise CommandError(f"{signalled} came before the workload ran", "", 128 + signalled.number) from signalled
-    for line in render_summary(shown):
+    for line in _render_summary(shown):
         say(line)
     return status
 
 
-def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: SignalInbox, say: Say) -> tuple[int, Path]:
+def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: SignalInbox, say: _Say) -> tuple[int, Path]:
     """Record into a new folder; return the workload's status and the folder. One that never ran leaves none."""
     plan, offer = _plan_capture(options, inbox.interruptible)
     token = new_token()
@@ -211,7 +211,7 @@ def _note_folder(
     )  # fmt: skip
 
 
-def _build_tables(folder: RecordingFolder, inbox: SignalInbox, say: Say, *, quiet: bool) -> None:
+def _build_tables(folder: RecordingFolder, inbox: SignalInbox, say: _Say, *, quiet: bool) -> None:
     """Build the tables while the folder is still root's, so that no link of the user's is followed on the way."""
     line = LiveLine()
     try:
@@ -224,7 +224,7 @@ def _build_tables(folder: RecordingFolder, inbox: SignalInbox, say: Say, *, quie
         say(f"warning: {warning}")
 
 
-def render_summary(shown: Path) -> Iterator[str]:
+def _render_summary(shown: Path) -> Iterator[str]:
     """Yield what a capture holds, in a few lines: events, losses, log, dispatches, what fails, and the next command."""
     capture = Capture.open(shown)
     info = capture.info

@@ -34,7 +34,7 @@ from tracecorr.model.errors import ControlFileError, MachineError, SessionError,
 from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.recording import list_raw_files
 
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 
 _TICK_SECONDS = 0.1
 # What lets a capture start after all.
@@ -55,7 +55,7 @@ class Session:
     """
 
     def __init__(
-        self, options: CaptureOptions, invoker: Invoker, program: str, folder: RecordingFolder, token: str, say: Say
+        self, options: CaptureOptions, invoker: Invoker, program: str, folder: RecordingFolder, token: str, say: _Say
     ) -> None:
         self._options = options
         self._invoker = invoker

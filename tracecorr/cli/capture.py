@@ -23,11 +23,11 @@ CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 _HQD_SECONDS = 10.0
 # Three hours of a log that grows as fast as that of 700 small kernels a second.
 _LOG_GB = 100.0
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 _CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")]
-OutputOption = Annotated[
+_OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output", "-o", metavar="NAME.tracecorr", help="Capture folder to write; default: PROGRAM-DATE-TIME."
@@ -89,7 +89,7 @@ _MaxLogOption = Annotated[
 _MinFreeOption = Annotated[
     float, typer.Option(metavar="GB", help="Stop recording when less disk space than this is free.")
 ]
-HqdOption = Annotated[
+_HqdOption = Annotated[
     bool,
     typer.Option("--hqd", help="Read the hardware queues (HQDs) repeatedly; each read takes a driver lock."),
 ]
@@ -156,7 +156,7 @@ _DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would
 
 def capture_verb(
     command: _CommandArgument = None,
-    output: OutputOption = None,
+    output: _OutputOption = None,
     force: ForceOption = False,
     event_set: _EventSetOption = "default",
     events: _EventsOption = None,
@@ -170,7 +170,7 @@ def capture_verb(
     buffer_mb: _BufferOption = None,
     max_log_gb: _MaxLogOption = _LOG_GB,
     min_free_gb: _MinFreeOption = 1.0,
-    hqd: HqdOption = False,
+    hqd: _HqdOption = False,
     hqd_interval: _HqdIntervalOption = None,
     locks: _LocksOption = False,
     stall: _StallOption = None,
@@ -282,7 +282,7 @@ def _check_not_negative(**numbers: float) -> None:
             raise _refuse_number(name, value, "0 or more")
 
 
-def _only(option: str, given: Sequence[Value] | None) -> Value | None:
+def _only(option: str, given: Sequence[_Value] | None) -> _Value | None:
     """Return the value of an option; one capture records one workload.
 
     Raises:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-ContainerOption = Annotated[
+_ContainerOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Run the workloads in this running container.")
 ]
-LevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL of the captured runs.")]
-FolderOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_LevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL of the captured runs.")]
+_FolderOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.")]
+_JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def preempt_verb(
+def _preempt_verb(
     high: Annotated[str, typer.Option(metavar="CMD", help="High-priority workload; it prints the stamp lines.")],
     low: Annotated[str, typer.Option(metavar="CMD", help="Low-priority workload; it prints the stamp lines.")],
     rounds: Annotated[
@@ -37,8 +37,8 @@ def preempt_verb(
     no_capture: Annotated[
         bool, typer.Option("--no-capture", help="Skip the captured rounds; then no root is needed.")
     ] = False,
-    container: ContainerOption = None,
-    log_level: LevelOption = 5,
+    container: _ContainerOption = None,
+    log_level: _LevelOption = 5,
     kept: Annotated[
         float,
         typer.Option(metavar="TIMES", help="PASS if the P95 latency together is at most TIMES the P95 latency alone."),
@@ -83,8 +83,8 @@ def preempt_verb(
             help="Allow the policy `suspend`; it may end in a GPU reset, which kills every process on that GPU.",
         ),
     ] = False,
-    output: FolderOption = None,
-    as_json: JsonOption = False,
+    output: _FolderOption = None,
+    as_json: _JsonOption = False,
     html: HtmlOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 4 if the verdict is FAIL, 5 if it is UNKNOWN.")
@@ -146,16 +146,16 @@ def _choose_folder(output: Path | None, kind: str) -> Path:
     return folder
 
 
-def ab_verb(
+def _ab_verb(
     a: Annotated[str, typer.Option("--a", metavar="CMD", help="First workload, the reference.")],
     b: Annotated[str, typer.Option("--b", metavar="CMD", help="Second workload.")],
     seconds: Annotated[
         float | None, typer.Option(metavar="S", help="End each run after S seconds; default: wait until it ends.")
     ] = None,
-    container: ContainerOption = None,
-    log_level: LevelOption = 5,
-    output: FolderOption = None,
-    as_json: JsonOption = False,
+    container: _ContainerOption = None,
+    log_level: _LevelOption = 5,
+    output: _FolderOption = None,
+    as_json: _JsonOption = False,
 ) -> None:
     """Capture two workloads, each alone, and compare the captures."""
     for option, command in (("--a", a), ("--b", b)):
@@ -185,7 +185,7 @@ def ab_verb(
         show(render_comparison(comparison), keep="\n")
 
 
-def sweep_verb(
+def _sweep_verb(
     command: Annotated[
         list[str], typer.Argument(metavar="-- CMD...", help="The workload; `{NAME}` is replaced by the value.")
     ],
@@ -193,10 +193,10 @@ def sweep_verb(
         str,
         typer.Option("--set", metavar="NAME=V1,V2", help="Environment variable, or `{NAME}` in CMD, and its values."),
     ],
-    container: ContainerOption = None,
-    log_level: LevelOption = 5,
-    output: FolderOption = None,
-    as_json: JsonOption = False,
+    container: _ContainerOption = None,
+    log_level: _LevelOption = 5,
+    output: _FolderOption = None,
+    as_json: _JsonOption = False,
 ) -> None:
     """Capture a workload once for each value of a setting; compare latencies, queues and streams."""
     begin_polars()
@@ -213,14 +213,14 @@ def sweep_verb(
     _print_table(f"Values of {setting.partition('=')[0]}", table, as_json=as_json)
 
 
-def stage1_verb(
+def _stage1_verb(
     command: Annotated[
         list[str], typer.Argument(metavar="-- CMD...", help="The workload, for example a program with one GEMM.")
     ],
-    container: ContainerOption = None,
-    log_level: LevelOption = 5,
-    output: FolderOption = None,
-    as_json: JsonOption = False,
+    container: _ContainerOption = None,
+    log_level: _LevelOption = 5,
+    output: _FolderOption = None,
+    as_json: _JsonOption = False,
 ) -> None:
     """Capture one run, and check each step of the path ROCr -> KFD -> GPU against its records."""
     folder = _choose_folder(output, "stage1")
@@ -282,7 +282,7 @@ def _check_policy(share: float, period_ms: float, target_ms: float, stop_by: str
 # Words after the command's name are the command's.
 _CONTEXT = {"allow_interspersed_args": False}
 app = typer.Typer(cls=Verbs, no_args_is_help=True, help=__doc__.partition(": ")[2].strip().capitalize())
-app.command("preempt", cls=Verb)(preempt_verb)
-app.command("ab", cls=Verb)(ab_verb)
-app.command("sweep", cls=Verb, context_settings=_CONTEXT)(sweep_verb)
-app.command("stage1", cls=Verb, context_settings=_CONTEXT)(stage1_verb)
+app.command("preempt", cls=Verb)(_preempt_verb)
+app.command("ab", cls=Verb)(_ab_verb)
+app.command("sweep", cls=Verb, context_settings=_CONTEXT)(_sweep_verb)
+app.command("stage1", cls=Verb, context_settings=_CONTEXT)(_stage1_verb)

@@ -56,7 +56,7 @@ _ClockSamplesOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="clock.json: the clock samples that tracecorr took for this trace."),
 ]
-HqdOption = Annotated[
+_HqdOption = Annotated[
     list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dumps of kfd/hqds, mqds or rls (debugfs).")
 ]
 _RocprofOption = Annotated[
@@ -76,7 +76,7 @@ _KernelLogOption = Annotated[
         "export).",
     ),
 ]
-OutputOption = Annotated[
+_OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
@@ -93,10 +93,10 @@ def import_verb(
     ftrace: _FtraceOption = None,
     ftrace_clock: _FtraceClockOption = "auto",
     clock_samples: _ClockSamplesOption = None,
-    hqd: HqdOption = None,
+    hqd: _HqdOption = None,
     rocprof: _RocprofOption = None,
     kernel_log: _KernelLogOption = None,
-    output: OutputOption = None,
+    output: _OutputOption = None,
     force: ForceOption = False,
     jobs: JobsOption = None,
 ) -> None:

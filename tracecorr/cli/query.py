@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tracecorr.store import Capture
 
 
-class Format(StrEnum):
+class _Format(StrEnum):
     """Name the forms in which rows can be printed."""
 
     TABLE = "table"
@@ -44,7 +44,7 @@ def query_verb(
         ),
     ] = None,
     second: Annotated[str | None, typer.Argument(metavar="SQL", help="Query, such as 'SELECT * FROM queues'.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="Output format of the rows.")] = Format.TABLE,
+    form: Annotated[_Format, typer.Option("--format", help="Output format of the rows.")] = _Format.TABLE,
     schema: Annotated[bool, typer.Option("--schema", help="List all tables and columns, and stop.")] = False,
     example: Annotated[
         str | None,
@@ -116,11 +116,11 @@ def _print_examples(name: Path | None) -> None:
         typer.echo(f"{example}: {answers}\n    {find_example(example, by_node=by_node)}\n")
 
 
-def _print_schema(form: Format) -> None:
+def _print_schema(form: _Format) -> None:
     begin_polars()
     from tracecorr.model import schema
 
-    if form is Format.TABLE:
+    if form is _Format.TABLE:
         typer.echo("\n".join(schema.render_reference()))
         return
     columns = [
@@ -128,7 +128,7 @@ def _print_schema(form: Format) -> None:
         for t in schema.TABLES.values()
         for c in t.columns
     ]
-    if form is Format.JSON:
+    if form is _Format.JSON:
         typer.echo(json.dumps(columns, indent=1))
         return
     from polars import DataFrame
@@ -158,16 +158,16 @@ def _lay_out(rows: pl.DataFrame, width: int) -> Iterator[str]:
         yield from (f"  {name:{max(map(len, names))}}  {cell}" for name, cell in zip(names, cells, strict=True))
 
 
-def _print_rows(capture: Capture, sql: str, form: Format) -> None:
+def _print_rows(capture: Capture, sql: str, form: _Format) -> None:
     import polars as pl
 
     from tracecorr.analyze.sql import run_sql
     from tracecorr.analyze.values import plain_rows
 
     rows = run_sql(capture.table_by_node, sql)
-    if form is Format.JSON:
+    if form is _Format.JSON:
         typer.echo(json.dumps(plain_rows(rows), default=str, allow_nan=False))
-    elif form is Format.CSV:
+    elif form is _Format.CSV:
         lists = [pl.col(c).cast(pl.List(pl.String)).list.join(" ") for c, t in rows.schema.items() if t == pl.List]
         typer.echo(rows.with_columns(lists).write_csv(), nl=False)
     elif sys.stdout.isatty():

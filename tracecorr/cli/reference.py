@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import fields
 from enum import Enum
@@ -23,8 +24,8 @@ stderr. Verbs that read a capture use the newest `*.tracecorr` in the current fo
 | 1 | tracecorr failed |
 | 2 | wrong usage or bad input |
 | 3 | this machine cannot do it; nothing was started or changed |
-| 4 | `report --check`, `experiment --check`: a verdict is FAIL |
-| 5 | `report --check --strict`, `experiment --check`: a verdict is UNKNOWN |
+| 4 | `report --check`, `experiment --check`: a verdict is FAIL; `hang`: something hangs |
+| 5 | `report --check --strict`, `experiment --check`: a verdict is UNKNOWN; `hang`: it cannot be decided |
 | 130, 141 | 130: ended by Ctrl-C; 141: the reader of its output closed the pipe (as `head` does) |
 | 125, 126, 127 | `capture`: tracecorr failed, COMMAND cannot run, COMMAND not found; else the status of COMMAND |
 """
@@ -35,7 +36,7 @@ def render_commands(app: typer.Typer) -> str:
     root = typer.main.get_command(app)
     lines = [_HEAD, "## tracecorr\n", *_parameters(root)]
     for name, command in list_commands(root):
-        lines += ["", f"## tracecorr {name}\n", _plain(command.help), "", *_parameters(command)]
+        lines += ["", f"## tracecorr {name}\n", *_paragraphs(command.help or ""), *_parameters(command)]
     return "\n".join([*lines, "", *_verdicts(), "", *_examples()]).rstrip() + "\n"
 
 
@@ -49,11 +50,10 @@ def list_commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _parameters(command: Any) -> Iterator[str]:
-    yield "| argument or option | meaning | default |\n|---|---|---|"
-    for parameter in command.params:
-        if parameter.name == "help" or getattr(parameter, "hidden", False):
-            continue
-        yield f"| {_spell(parameter)} | {_plain(getattr(parameter, 'help', None))} | {_default(parameter)} |"
+    shown = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
+    if shown:
+        yield "| argument or option | meaning | default |\n|---|---|---|"
+    yield from (f"| {_spell(p)} | {_plain(getattr(p, 'help', None))} | {_default(p)} |" for p in shown)
 
 
 def _spell(parameter: Any) -> str:
@@ -74,6 +74,13 @@ def _default(parameter: Any) -> str:
     if value is None or value is False or value == () or callable(value) or value is ...:
         return ""
     return f"`{getattr(value, 'value', value)}`"
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a help; one that keeps its lines (behind \\b) as they are, in a block of its own."""
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        kept = paragraph.removeprefix("\b\n")
+        yield from (_plain(paragraph), "") if kept == paragraph else ("```", kept, "```", "")
 
 
 def _plain(text: str | None) -> str:

@@ -21,16 +21,16 @@ from tracecorr.store.parts import StoredPart
 if TYPE_CHECKING:
     from distributed import Client
 
-LOCAL = "local"
+_LOCAL = "local"
 _CONNECT_S = 10
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 
 
 def correlate_on_cluster(
     address: str,
     paths: Sequence[Path],
     out: Path | None,
-    say: Say,
+    say: _Say,
     *,
     force: bool = False,
     block_bytes: int = BLOCK_BYTES,
@@ -79,7 +79,7 @@ def _connect(address: str) -> Iterator[Client]:
             "the package distributed (Dask) is not installed",
             f"install it: {quote_path(Path(sys.executable))} -m pip install distributed",
         ) from error
-    if address == LOCAL:
+    if address == _LOCAL:
         with LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
             yield client
         return
@@ -119,7 +119,7 @@ def _told_failures() -> Iterator[None]:
         ) from error
 
 
-def _build_captures(client: Client, captures: list[Capture], say: Say, block_bytes: int) -> list[list[str]]:
+def _build_captures(client: Client, captures: list[Capture], say: _Say, block_bytes: int) -> list[list[str]]:
     threads = sum(worker["nthreads"] for worker in client.scheduler_info()["workers"].values())
     submit = partial(client.submit, pure=False)
     # All ranges are handed out first, so that no worker waits while borders of one log are compared.
@@ -153,13 +153,13 @@ def _parts_folder(capture: Path) -> Path:
     return capture / ".cluster-parts"
 
 
-def _finish(submit: Submit, started: StartedLog, say: Say) -> list[StoredPart]:
+def _finish(submit: Submit, started: StartedLog, say: _Say) -> list[StoredPart]:
     parts, again = finish_log(submit, started)
     say(f"{started.log.path.name}: {len(parts)} ranges, {again} of them read again behind an open call")
     return parts
 
 
-def _write_dataset(client: Client, places: list[Path], stage: Path, out: Path, say: Say) -> None:
+def _write_dataset(client: Client, places: list[Path], stage: Path, out: Path, say: _Say) -> None:
     members = plan_fleet(places)
     with _told_failures():
         futures = [client.submit(tasks.write_node, stage, member, pure=False) for member in members]

@@ -24,7 +24,7 @@ from tracecorr.control.workload import refuse_members
 
 _DEVICE, PROCESSES = Path("/dev/kfd"), Path("/sys/class/kfd/kfd/proc")
 _DBG_TRAP, _RUNTIME_ENABLE = 0xC0204B26, 0xC0104B25
-ENABLE, DISABLE, SEND_RUNTIME_EVENT, SUSPEND, RESUME, SNAPSHOT = 0, 1, 2, 6, 7, 13
+ENABLE, DISABLE, _SEND_RUNTIME_EVENT, SUSPEND, RESUME, SNAPSHOT = 0, 1, 2, 6, 7, 13
 _QUEUE_NEW, _PROCESS_RUNTIME = 1 << 30, 1 << 47
 _ENTRY_BYTES, _ENTRY_ID = 64, 40  # struct kfd_queue_snapshot_entry, its queue_id
 _MOST_QUEUES = 1024  # of a process
@@ -234,7 +234,7 @@ class _Debugged:
                 words = path.read_text().split()
                 if len(words) > 2 and int(words[2], 16) == _RUNTIME_ENABLE:
                     with suppress(OSError):
-                        self._trap.call(self.pid, SEND_RUNTIME_EVENT, "QII", _PROCESS_RUNTIME, 0, 0)
+                        self._trap.call(self.pid, _SEND_RUNTIME_EVENT, "QII", _PROCESS_RUNTIME, 0, 0)
                     self.let_go()
 
     def tend(self) -> bool:

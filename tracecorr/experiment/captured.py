@@ -108,12 +108,14 @@ def parse_setting(text: str) -> tuple[str, list[str]]:
     return name, list(dict.fromkeys(found))
 
 
-def plan_sweep(name: str, values: Sequence[str], command: Sequence[str]) -> dict[str, tuple[list[str], dict[str, str]]]:
+def _plan_sweep(
+    name: str, values: Sequence[str], command: Sequence[str]
+) -> dict[str, tuple[list[str], dict[str, str]]]:
     """Return a run per value: an argument where the command says `{NAME}`, else a variable of the environment.
 
-    >>> plan_sweep("N", ["1", "2"], ["t1", "{N}"])
+    >>> _plan_sweep("N", ["1", "2"], ["t1", "{N}"])
     {'N-1': (['t1', '1'], {}), 'N-2': (['t1', '2'], {})}
-    >>> plan_sweep("N", ["1", "2"], ["t1"])["N-2"]
+    >>> _plan_sweep("N", ["1", "2"], ["t1"])["N-2"]
     (['t1'], {'N': '2'})
     """
     place, runs = _PLACE.format(name), {}
@@ -128,7 +130,7 @@ def plan_sweep(name: str, values: Sequence[str], command: Sequence[str]) -> dict
 def run_sweep(setting: str, command: Sequence[str], options: CaptureOptions, say: _Say) -> pl.DataFrame:
     """Capture a command once per value of a setting; return one row per value and stage (`summarize_setting`)."""
     name, values = parse_setting(setting)
-    captures = capture_in_turn(plan_sweep(name, values, command), options, say)
+    captures = capture_in_turn(_plan_sweep(name, values, command), options, say)
     parts = [
         summarize_setting(name, value, capture.table, capture.info)
         for value, capture in zip(values, captures.values(), strict=True)

@@ -28,14 +28,14 @@ from tracecorr.control.workload import Workload, find_membership
 from tracecorr.model.errors import InputError
 from tracecorr.store.raw import read_topology
 
-NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP, SUSPEND, COMMAND = (
+NONE, _PRIORITY, CUMASK, _SLICE, _EVENT, STOP, SUSPEND, _COMMAND = (
     "none", "priority", "cumask", "slice", "event", "stop", "suspend", "command",
 )  # fmt: skip
-POLICIES = (NONE, PRIORITY, CUMASK, SLICE, EVENT, STOP, SUSPEND)
-STEERED = (SLICE, EVENT, STOP, SUSPEND, COMMAND)
+_POLICIES = (NONE, _PRIORITY, CUMASK, _SLICE, _EVENT, STOP, SUSPEND)
+STEERED = (_SLICE, _EVENT, STOP, SUSPEND, _COMMAND)
 # These hold processes, whatever they do; the others are asked for their cooperation.
-FORCED = (STOP, SUSPEND)
-SIGNAL, FREEZER = "signal", "freezer"
+_FORCED = (STOP, SUSPEND)
+_SIGNAL, _FREEZER = "signal", "freezer"
 # Read by the programs in samples/workloads as the priority of their stream.
 _PRIORITY_VARIABLE = "TRACECORR_PRIORITY"
 _LAUNCHERS = ("torchrun", "torch.distributed", "mpirun", "mpiexec", "srun", "deepspeed", "accelerate launch")
@@ -60,7 +60,7 @@ class PolicyOptions:
     period_ns: int = 10_000_000
     command: str = ""
     force: bool = False
-    stop_by: str = SIGNAL
+    stop_by: str = _SIGNAL
     allow_reset: bool = False
 
 
@@ -68,7 +68,7 @@ def find_refusal(policy: str, options: PolicyOptions, low: str, container: str |
     """Return why a policy cannot be tried here; empty if it can.
 
     Args:
-        policy: of `POLICIES`, or `command`.
+        policy: of `_POLICIES`, or `command`.
         options: how it acts.
         low: the command of the low one.
         container: where the workloads run, None = on the host.
@@ -77,7 +77,7 @@ def find_refusal(policy: str, options: PolicyOptions, low: str, container: str |
         return "its file and its processes are the host's: run the experiment inside of the container"
     if policy == CUMASK and not _list_cus():
         return "the KFD's topology shows no GPU with CUs, so there is nothing to divide"
-    if policy in FORCED and not options.force:
+    if policy in _FORCED and not options.force:
         if told := find_membership([f"{name}={value}" for name, value in os.environ.items()]):
             return f"this is a member of a distributed job ({told}), whose peers a held one would stall (--force)"
         if launcher := next((name for name in _LAUNCHERS if name in low), ""):
@@ -110,7 +110,7 @@ def choose_variables(policy: str, role: str, options: PolicyOptions, channel: Pa
     `HSA_CU_MASK` is `GPUS:CUS;...` (ROCr, core/util/flag.h): its queues may use these CUs alone.
     """
     is_high = role == "high"
-    if policy == PRIORITY:
+    if policy == _PRIORITY:
         return {_PRIORITY_VARIABLE: "-1" if is_high else "1"}
     if policy == CUMASK:
         masks = []
@@ -160,7 +160,7 @@ def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_files: Ma
         return
     uid = find_invoker(os.environ).uid
     channel, workloads = Channel(channel_path), {role: Workload(path, uid) for role, path in pid_files.items()}
-    decider = CommandDecider(options.command) if policy == COMMAND else _make_controller(policy, options)
+    decider = CommandDecider(options.command) if policy == _COMMAND else _make_controller(policy, options)
     with Guard(channel.descriptor) as guard:
         actuator = _choose_actuator(policy, options, channel, workloads, guard)
         steering = Steering(decider, actuator, channel, workloads["high"].is_running)
@@ -169,8 +169,8 @@ def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_files: Ma
                 yield told
             steering.check()
         finally:
-            told.applied, told.reads = steering.applied, None if policy in FORCED else channel.reads
-            told.reached = actuator.reached if policy in FORCED else None
+            told.applied, told.reads = steering.applied, None if policy in _FORCED else channel.reads
+            told.reached = actuator.reached if policy in _FORCED else None
             if isinstance(decider, CommandDecider):
                 decider.close()
             channel.close()
@@ -183,7 +183,7 @@ def _choose_actuator(
     if policy == SUSPEND:
         return SuspendedQueues(low.list_processes, high.list_processes, force=options.force)
     if policy == STOP:
-        return (Freezer if options.stop_by == FREEZER else StopSignals)(low, guard, force=options.force)
+        return (Freezer if options.stop_by == _FREEZER else StopSignals)(low, guard, force=options.force)
     return SharedWord(channel, guard)
 
 
@@ -191,7 +191,7 @@ def _make_controller(policy: str, options: PolicyOptions) -> Decider:
     controller = Controller()
     controller.register("high", 1)
     controller.register("low")
-    if policy == SLICE:
+    if policy == _SLICE:
         controller.slice("low", options.share, options.period_ns)
     return controller
 
@@ -204,10 +204,10 @@ def choose_policies(given: Sequence[str], command: str) -> list[str]:
     """
     names = [name for word in given for name in word.split(",") if name]
     for name in names:
-        if name not in (*POLICIES, "all"):
-            raise InputError(f"there is no policy {name!r}", f"the policies: {', '.join(POLICIES)}, all")
-    chosen = POLICIES if "all" in names else tuple(name for name in POLICIES if name in (NONE, *names))
-    return [*chosen, *([COMMAND] if command else [])]
+        if name not in (*_POLICIES, "all"):
+            raise InputError(f"there is no policy {name!r}", f"the policies: {', '.join(_POLICIES)}, all")
+    chosen = _POLICIES if "all" in names else tuple(name for name in _POLICIES if name in (NONE, *names))
+    return [*chosen, *([_COMMAND] if command else [])]
 
 
 def export_words(variables: Mapping[str, str]) -> str:

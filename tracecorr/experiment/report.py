@@ -36,7 +36,7 @@ from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.experiment.policies import CUMASK, NONE, STOP, SUSPEND
 from tracecorr.experiment.preempt import Runs
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.read.kfd.ioctls import SET_CU_MASK
 from tracecorr.store import Capture
 
@@ -199,7 +199,7 @@ def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Sectio
         "holds = how often the low one was held; reads = how often it asked, 0 where it does not cooperate; "
         "reached = its processes (stop) or queues (suspend) that were held, in all holds together",
     )  # fmt: skip
-    yield Section("machine", "The machine", pl.DataFrame(list_settings(), schema=("setting", "value", "meaning"),
+    yield Section("machine", "The machine", pl.DataFrame(_list_settings(), schema=("setting", "value", "meaning"),
                                                          orient="row"), is_whole=True)  # fmt: skip
 
 
@@ -279,7 +279,7 @@ _MEANINGS = {
 }
 
 
-def list_settings() -> Iterator[tuple[str, str, str]]:
+def _list_settings() -> Iterator[tuple[str, str, str]]:
     """Yield the settings that decide whether a policy can act: of the driver, and of the runtime's environment."""
     for name, meaning in _MEANINGS.items():
         try:
@@ -351,7 +351,7 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
         "does not show", nothing=_NOTHING,
     )  # fmt: skip
     yield Section(
-        "longest", "The longest kernels of the low one", list_longest(captures.get("low_alone")),
+        "longest", "The longest kernels of the low one", _list_longest(captures.get("low_alone")),
         "alone, by its capture; percent of the phase from the first kernel's start to the last one's end: a persistent "
         "kernel takes most of it", nothing="UNKNOWN: no capture of the low one alone shows GPU times",
     )  # fmt: skip
@@ -375,7 +375,7 @@ def _captured_sections(runs: Runs, captured: pl.DataFrame) -> Iterator[Section]:
     )  # fmt: skip
 
 
-def list_longest(capture: Capture | None) -> pl.DataFrame:
+def _list_longest(capture: Capture | None) -> pl.DataFrame:
     """Return the kernels of a capture that took longest.
 
     Returns: kernel, launches (with GPU times), p50_ns, longest_ns, percent (of the time from the first start to the

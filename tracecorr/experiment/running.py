@@ -99,7 +99,7 @@ def _find_model_line(stderr: bytes) -> dict[str, str]:
     return {MODEL_MEMORY: line[1].decode(errors="replace")} if line else {}
 
 
-def note_model(target: Path, found: Mapping[str, str]) -> None:
+def _note_model(target: Path, found: Mapping[str, str]) -> None:
     """Write what `watch_model` found into a capture, which knows the environment of its first program alone."""
     if found and (target / "capture.json").is_file():
         info = Capture.open(target).info
@@ -176,5 +176,5 @@ def run_capture_of(
             env={**os.environ, **(variables or {})},
         )  # fmt: skip
     refuse_machine(done)
-    note_model(target, found or _find_model_line(done.stderr))
+    _note_model(target, found or _find_model_line(done.stderr))
     return done

@@ -68,7 +68,7 @@ def _descriptions(tracks: list[Track]) -> list[str]:
     return lines
 
 
-def quote(texts: pl.Expr) -> pl.Expr:
+def _quote(texts: pl.Expr) -> pl.Expr:
     """Return texts as JSON strings."""
 
     def convert(series: pl.Series) -> pl.Series:
@@ -89,7 +89,7 @@ def _own_arguments(tables: Tables, further: pl.DataFrame, slices: pl.DataFrame) 
     )  # fmt: skip
     address, number = pl.format('"{}"', hex_text(pl.col("u64"))), pl.col("number").cast(pl.String)
     more = further.join(slices.select("event"), on="event", how="semi")
-    pair = pl.format("{}:{}", quote(pl.col("key")), pl.coalesce(quote(pl.col("text")), address, number))
+    pair = pl.format("{}:{}", _quote(pl.col("key")), pl.coalesce(_quote(pl.col("text")), address, number))
     pairs = pl.concat([rows, more], how="diagonal").select("event", pair=pair)
     return pairs.group_by("event", maintain_order=True).agg(own=pl.col("pair").drop_nulls().str.join(","))
 
@@ -100,10 +100,10 @@ def _slices(slices: pl.DataFrame, homes: pl.DataFrame, own: pl.DataFrame) -> pl.
     )
     joined = joined.with_columns(event=pl.when(pl.col("event") >= 0).then("event"))  # below 0 it is none
     pairs = [pl.format('"{}":{}', pl.lit(name), pl.col(name)) for name in _NUMBERS]
-    pairs += [pl.format('"{}":{}', pl.lit(name), quote(pl.col(name))) for name in _TEXTS]
+    pairs += [pl.format('"{}":{}', pl.lit(name), _quote(pl.col(name))) for name in _TEXTS]
     arguments = pl.concat_str(*pairs, pl.col("own"), separator=",", ignore_nulls=True)
     line = pl.concat_str(
-        pl.lit('{"ph":"X","name":'), quote(pl.col("name")), pl.lit(',"cat":'), quote(pl.col("layer")),
+        pl.lit('{"ph":"X","name":'), _quote(pl.col("name")), pl.lit(',"cat":'), _quote(pl.col("layer")),
         pl.lit(',"ts":'), _microseconds("ts_ns"), pl.lit(',"dur":'), _microseconds("dur_ns"), pl.lit(',"pid":'), "pid",
         pl.lit(',"tid":'), "track", pl.lit(',"args":{'), arguments, pl.lit("}}"),
     )  # fmt: skip
@@ -123,7 +123,7 @@ def _flow_lines(flows: pl.DataFrame, slices: pl.DataFrame, homes: pl.DataFrame) 
     for column, start in (("from_event", '{"ph":"s"'), ("to_event", '{"ph":"f","bp":"e"')):
         placed = flows.join(places, left_on=column, right_on="event", maintain_order="left")
         parts.append(placed.select(line=pl.concat_str(
-            pl.lit(start + ',"cat":"link","name":'), quote(pl.col("rule")), pl.lit(',"id":'), "flow", pl.lit(',"ts":'),
+            pl.lit(start + ',"cat":"link","name":'), _quote(pl.col("rule")), pl.lit(',"id":'), "flow", pl.lit(',"ts":'),
             _microseconds("ts_ns"), pl.lit(',"pid":'), "pid", pl.lit(',"tid":'), "track", pl.lit("}"),
         )))  # fmt: skip
     return pl.concat(parts)["line"]
@@ -135,6 +135,6 @@ def _counts(trace: Trace) -> pl.Series:
         return pl.Series([], dtype=pl.String)
     name = pl.col("track").replace_strict(names, return_dtype=pl.String)
     return trace.counts.select(line=pl.concat_str(
-        pl.lit('{"ph":"C","pid":0,"name":'), quote(name), pl.lit(',"ts":'), _microseconds("ts_ns"),
+        pl.lit('{"ph":"C","pid":0,"name":'), _quote(name), pl.lit(',"ts":'), _microseconds("ts_ns"),
         pl.lit(',"args":{"value":'), pl.col("value"), pl.lit("}}"),
     ))["line"]  # fmt: skip

@@ -17,7 +17,7 @@ from tracecorr.export.selection import Selection, first_ns
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError, explain_unwritten
 
-FORMS = {"csv": "csv", "parquet": "parquet", "arrow": "arrow"}
+_FORMS = {"csv": "csv", "parquet": "parquet", "arrow": "arrow"}
 # Tables that have a row per event, and the column that names it.
 _BY_EVENT = {"events": "event", "launches": "event", "args": "event", "links": "from_event"}
 _TIMES = {"samples": "ts_ns"}
@@ -32,7 +32,7 @@ def write_tables(
     addresses are `0x...` text; Parquet and Arrow keep them as 64 bit numbers.
 
     Args:
-        form: a key of `FORMS`.
+        form: a key of `_FORMS`.
         names: tables wanted; all when empty.
 
     Raises:
@@ -43,13 +43,13 @@ def write_tables(
         raise InputError(f"there is no table {wrong[0]!r}", f"tables are: {', '.join(schema.TABLES)}")
     written = []
     for name in names or schema.TABLES:
-        path = folder / f"{name}.{FORMS[form]}"
-        _sink(select_rows(tables, name, selection), path, form)
+        path = folder / f"{name}.{_FORMS[form]}"
+        _sink(_select_rows(tables, name, selection), path, form)
         written.append(path)
     return written
 
 
-def select_rows(tables: Tables, name: str, selection: Selection) -> pl.LazyFrame:
+def _select_rows(tables: Tables, name: str, selection: Selection) -> pl.LazyFrame:
     """Return a table with the rows that belong to a selection."""
     rows = tables(name)
     if selection.everything:
@@ -108,7 +108,7 @@ def refuse_taken(path: Path, *, force: bool) -> None:
 
 def _list_foreign(folder: Path) -> list[str]:
     """Return the names in a folder that are no files of exported tables."""
-    own = {f"{name}.{suffix}" for name in schema.TABLES for suffix in FORMS.values()}
+    own = {f"{name}.{suffix}" for name in schema.TABLES for suffix in _FORMS.values()}
     return sorted(entry.name for entry in folder.iterdir() if entry.name not in own or not entry.is_file())
 
 

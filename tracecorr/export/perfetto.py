@@ -20,7 +20,7 @@ _NUMBERS = ("event", "packet_index", "size_bytes", "signal", "stream", "error_ns
 _TEXTS = ("evidence", "source", "result", "kernel_name", "seen")
 _STAGES = "gpu_specifications"
 _TABLES = ("event_names", "event_categories", "debug_annotation_names", "debug_annotation_string_values", _STAGES)
-Argument = tuple[str, int | None, str | None]  # key, number, text
+_Argument = tuple[str, int | None, str | None]  # key, number, text
 
 
 def write_perfetto(tables: Tables, stream: IO[bytes], selection: Selection) -> Trace:
@@ -151,7 +151,7 @@ class _Writer:
             self._known = {table: {} for table in _TABLES}
         return packet
 
-    def _fill(self, packet: Any, row: Mapping[str, Any], notes: list[Argument]) -> None:
+    def _fill(self, packet: Any, row: Mapping[str, Any], notes: list[_Argument]) -> None:
         """Write what a slice or an instant is called, and its arguments."""
         event = packet.track_event
         # What has no end is drawn to the end of the trace.

@@ -12,13 +12,12 @@ from tracecorr import native
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.link.events import find_places
 from tracecorr.model import frames
-from tracecorr.model.arrow import take_column
-from tracecorr.model.calls import is_internal
+from tracecorr.model.columns import is_internal, take_column
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import COMPLETE, SHADER_NAME, SUBMITTED, WITHOUT_EXIT, Flag
 from tracecorr.native import Ints
 
-Mask = NDArray[np.bool_]
+_Mask = NDArray[np.bool_]
 # What may lie in more silences than this is asked nothing: it tells little and costs much.
 _MOST_SILENCES = 64
 
@@ -72,7 +71,7 @@ def _list_parents(events: pl.DataFrame) -> pl.Series:
     return parents.scatter(missed, rest.set(is_another.fill_null(value=False), None))
 
 
-def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: Mask, is_open: Mask, offset: Ints) -> Ints:
+def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: _Mask, is_open: _Mask, offset: Ints) -> Ints:
     """Return the parents of some rows: of those that open calls do not surely enclose, what encloses these.
 
     Args:

@@ -10,7 +10,6 @@ from tracecorr.link.events import attach_columns, pivot_args
 from tracecorr.model import frames
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, INFERRED
-from tracecorr.read.kfd.fields import decode_mapping, name_value
 from tracecorr.read.kfd.ioctls import (
     CREATE_QUEUE,
     DRM_TYPE,
@@ -18,14 +17,16 @@ from tracecorr.read.kfd.ioctls import (
     KFD_PREFIX,
     KFD_TYPE,
     USERQ_HANDLER,
+    decode_mapping,
     device_ioctl_name,
+    name_value,
 )
 
-KFD, DRM, OTHER = "kfd", "drm", "other"
+_KFD, _DRM, _OTHER = "kfd", "drm", "other"
 # How a device is known, the surest first.
-BY_DRIVER, BY_PATH, BY_OPEN, BY_NUMBER = "driver", "path", "open", "number"
+_BY_DRIVER, _BY_PATH, _BY_OPEN, _BY_NUMBER = "driver", "path", "open", "number"
 # Of an open whose path is not known: by what was done with its descriptor.
-BY_USE = "use"
+_BY_USE = "use"
 
 _OPENS = ("open", "openat", "openat2", "creat")
 _DUPS = ("dup", "dup2", "dup3")
@@ -34,8 +35,8 @@ _FORK, _EXEC = "sched_process_fork", "sched_process_exec"
 _F_DUPFD, _F_DUPFD_CLOEXEC, _O_CLOEXEC = 0, 1030, 0x80000
 _KFD_PATH, _DRM_PATH = r"(?:^|/)dev/kfd$", r"(?:^|/)dev/dri/(?:by-path/.*|renderD\d+|card\d+)$"
 # Functions of the drivers that run inside the call: they prove the device.
-_OPEN_FUNCTIONS = {"kfd_open": KFD, "drm_open": DRM, "drm_stub_open": DRM}
-_USE_FUNCTIONS = {"kfd_ioctl": KFD, "kfd_mmap": KFD, "amdgpu_drm_ioctl": DRM, "drm_ioctl": DRM}
+_OPEN_FUNCTIONS = {"kfd_open": _KFD, "drm_open": _DRM, "drm_stub_open": _DRM}
+_USE_FUNCTIONS = {"kfd_ioctl": _KFD, "kfd_mmap": _KFD, "amdgpu_drm_ioctl": _DRM, "drm_ioctl": _DRM}
 # A descriptor handed down by dup and fork more often than this is given up.
 _MAX_HOPS = 32
 _CALL_COLUMNS = (
@@ -79,7 +80,7 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     probed = events.select("event", "fd", "cmd", "layer")
     probed = probed.filter((pl.col("layer") == "ioctl") & pl.col("fd").is_null() & pl.col("cmd").is_not_null())
     inside = probed.select(
-        "event", device=pl.lit(KFD), device_by=pl.lit(BY_DRIVER), path=pl.lit(None, pl.String),
+        "event", device=pl.lit(_KFD), device_by=pl.lit(_BY_DRIVER), path=pl.lit(None, pl.String),
         origin=pl.lit(None, pl.Int64),
     )  # fmt: skip
     if uses.is_empty():
@@ -90,14 +91,14 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     found = followed.join(proven, on="event", how="left", maintain_order="left")
     # Without the closes of a trace, a number may long belong to another file.
     closes = bool((calls["name"] == "close").any())
-    foreign = (pl.col("device") == OTHER).fill_null(value=False)
+    foreign = (pl.col("device") == _OTHER).fill_null(value=False)
     by_number = _device_by_number(pl.col("cmd"))
     sure = pl.col("device").is_not_null() & (~foreign | pl.lit(closes) | by_number.is_null())
     described = found.select(
         "event", "origin",
         device=pl.coalesce("proven", pl.when(sure).then("device"), by_number),
-        device_by=pl.when(pl.col("proven").is_not_null()).then(pl.lit(BY_DRIVER))
-        .when(sure).then("by").when(by_number.is_not_null()).then(pl.lit(BY_NUMBER)),
+        device_by=pl.when(pl.col("proven").is_not_null()).then(pl.lit(_BY_DRIVER))
+        .when(sure).then("by").when(by_number.is_not_null()).then(pl.lit(_BY_NUMBER)),
         path=pl.when(sure).then("path"),
     )  # fmt: skip
     # A number may have been given out again unseen where closes are not traced.
@@ -115,7 +116,7 @@ def _tell_others(described: pl.DataFrame) -> pl.DataFrame:
     one = pl.col("device").n_unique() == 1
     agreed = known.group_by("origin").agg(
         found=pl.when(one).then(pl.col("device").first()),
-        found_by=pl.when((pl.col("device_by") == BY_DRIVER).any()).then(pl.lit(BY_DRIVER)).otherwise(
+        found_by=pl.when((pl.col("device_by") == _BY_DRIVER).any()).then(pl.lit(_BY_DRIVER)).otherwise(
             pl.col("device_by").first()
         ),
     )  # fmt: skip
@@ -140,7 +141,7 @@ def name_ioctls(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     distinct = calls.select("cmd", "device").unique()
     names = [device_ioctl_name(cmd, device) for cmd, device in distinct.iter_rows()]
     distinct = distinct.with_columns(pl.Series("ioctl", names, dtype=pl.String).fill_null("ioctl"))
-    layer = pl.when(pl.col("device") == OTHER).then(pl.lit("syscall")).otherwise(pl.lit("ioctl"))
+    layer = pl.when(pl.col("device") == _OTHER).then(pl.lit("syscall")).otherwise(pl.lit("ioctl"))
     named = calls.join(distinct, on=["cmd", "device"]).select(
         "event", call_name=pl.col("ioctl").cast(events.schema["name"]), call_layer=layer.cast(events.schema["layer"])
     )
@@ -158,8 +159,8 @@ def list_device_args(devices: pl.DataFrame) -> pl.DataFrame:
     """
     of_one = pl.col("device").n_unique().over("origin") == 1
     opens = devices.drop_nulls(["device", "origin"]).filter(of_one & pl.col("path").is_null().all().over("origin"))
-    opens = opens.unique("origin").with_columns(event="origin", device_by=pl.lit(BY_USE))
-    known = pl.concat([devices, opens.sort("event")]).filter(pl.col("device").is_in([KFD, DRM]))
+    opens = opens.unique("origin").with_columns(event="origin", device_by=pl.lit(_BY_USE))
+    known = pl.concat([devices, opens.sort("event")]).filter(pl.col("device").is_in([_KFD, _DRM]))
     rows = [
         known.select("event", key=pl.lit(key), u64=pl.lit(None, pl.UInt64), text=text)
         for key, text in (("device", pl.coalesce("path", "device")), ("device_by", pl.col("device_by")))
@@ -226,13 +227,13 @@ def _opened(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     probed = probed.drop_nulls("enclosing_call")
     every = pl.concat([paths, probed.select(event="enclosing_call", path="path")]).unique("event", keep="first")
     device = (
-        pl.when(pl.col("path").str.contains(_KFD_PATH)).then(pl.lit(KFD))
-        .when(pl.col("path").str.contains(_DRM_PATH)).then(pl.lit(DRM)).otherwise(pl.lit(OTHER))
+        pl.when(pl.col("path").str.contains(_KFD_PATH)).then(pl.lit(_KFD))
+        .when(pl.col("path").str.contains(_DRM_PATH)).then(pl.lit(_DRM)).otherwise(pl.lit(_OTHER))
     )  # fmt: skip
     # A path that the probe could not read says nothing.
-    by_path = every.filter(pl.col("path") != "(fault)").with_columns(opened=device, by=pl.lit(BY_PATH))
+    by_path = every.filter(pl.col("path") != "(fault)").with_columns(opened=device, by=pl.lit(_BY_PATH))
     by_driver = _inside(events, _OPEN_FUNCTIONS).select(
-        "event", opened="inside", by=pl.lit(BY_OPEN), path=pl.lit(None, pl.String)
+        "event", opened="inside", by=pl.lit(_BY_OPEN), path=pl.lit(None, pl.String)
     )
     both = pl.concat([by_path.select(by_driver.columns), by_driver])
     return both.unique("event", keep="first", maintain_order=True)
@@ -310,7 +311,7 @@ def _follow(uses: pl.DataFrame, definitions: pl.DataFrame, owners: _Owners) -> p
 def _device_by_number(cmd: pl.Expr) -> pl.Expr:
     kind = cmd // 256 % 256
     kfd = (kind == KFD_TYPE) & (cmd // 2**30 != 0)
-    return pl.when(kfd).then(pl.lit(KFD)).when(kind == DRM_TYPE).then(pl.lit(DRM))
+    return pl.when(kfd).then(pl.lit(_KFD)).when(kind == DRM_TYPE).then(pl.lit(_DRM))
 
 
 # Fields of CREATE_QUEUE that a struct of this size has first (kfd_ioctl.h, KFD 1.17 and 1.22).

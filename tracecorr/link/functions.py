@@ -7,15 +7,14 @@ import polars as pl
 
 from tracecorr.link.events import attach_columns, fill_columns
 from tracecorr.model import frames
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import HALF_SEEN, Flag
-from tracecorr.read.kfd import ioctl_names
-from tracecorr.read.kfd.ioctls import list_handlers
+from tracecorr.read.kfd.ioctls import ioctl_names, list_handlers
 
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
-KERNEL = ("kfd", "mqd", "amdgpu", "other")
-CALLS = ("syscall", "ioctl")
+_KERNEL = ("kfd", "mqd", "amdgpu", "other")
+_CALLS = ("syscall", "ioctl")
 # Both times of a text are rounded to the nearest microsecond.
 _ROUNDING_NS = 1_000
 _NO_END_NS = 2**60
@@ -142,8 +141,8 @@ def _list_function_rows(events: pl.DataFrame) -> pl.DataFrame:
     """
     layer = pl.col("layer")
     traced = (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()
-    function = layer.is_in(KERNEL) & pl.col("depth").is_not_null()
-    rows = events.select(_COLUMNS).with_columns(is_call=layer.is_in(CALLS))
+    function = layer.is_in(_KERNEL) & pl.col("depth").is_not_null()
+    rows = events.select(_COLUMNS).with_columns(is_call=layer.is_in(_CALLS))
     chosen = rows.filter(traced & (function | pl.col("is_call")))
     chosen = chosen.join(chosen.filter(~pl.col("is_call")).select("thread").unique(), on="thread", how="semi")
     text = pl.col("step_hi_ns") > 0
@@ -274,15 +273,15 @@ def _list_sights(events: pl.DataFrame) -> pl.DataFrame:
     if names.is_empty():
         return pl.DataFrame(schema={"event": pl.Int64})
     layer, thread = pl.col("layer"), pl.col("thread").cast(pl.Int64)
-    rows = events.select(_SIGHT_COLUMNS).filter((pl.col("source") == "ftrace") & layer.is_in((*KERNEL, *CALLS)))
+    rows = events.select(_SIGHT_COLUMNS).filter((pl.col("source") == "ftrace") & layer.is_in((*_KERNEL, *_CALLS)))
     rows = rows.with_columns(
         thread=pl.coalesce(thread, pl.col("cpu").cast(pl.Int64) + _FIRST_CPU), kind=_tell_kind(),
         # The reader nests no end without its start.
         depth=pl.when(_IS_EXIT).then(0).otherwise("depth"),
     )  # fmt: skip
-    functions = rows.filter(layer.is_in(KERNEL) & pl.col("depth").is_not_null())
+    functions = rows.filter(layer.is_in(_KERNEL) & pl.col("depth").is_not_null())
     functions = functions.join(names, on="name", how="semi", maintain_order="left")
-    calls = rows.filter(layer.is_in(CALLS)).join(functions.select("thread").unique(), on="thread", how="semi")
+    calls = rows.filter(layer.is_in(_CALLS)).join(functions.select("thread").unique(), on="thread", how="semi")
     placed = _list_function_rows(pl.concat([functions, calls]).sort("event"))
     around = _find_enclosing(placed).select("event", parent="inner")
     end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
@@ -295,7 +294,7 @@ def _list_names(events: pl.DataFrame) -> pl.DataFrame:
     """Return the names (one column) of functions that several tracers saw."""
     if not events.select((_FLAGS & int(Flag.TRACED) > 0).any()).item():
         return events.select("name").clear()
-    mine = (pl.col("source") == "ftrace") & pl.col("layer").is_in(KERNEL)
+    mine = (pl.col("source") == "ftrace") & pl.col("layer").is_in(_KERNEL)
     mine &= pl.col("depth").is_not_null() | _IS_EXIT
     kinds = events.lazy().filter(mine).select("name", kind=_tell_kind()).unique().group_by("name").len().collect()
     return kinds.filter(pl.col("len") > 1).select("name")

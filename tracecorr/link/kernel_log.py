@@ -9,7 +9,7 @@ from tracecorr.model import frames
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, Flag
 
-LAYER = "kernel"
+_LAYER = "kernel"
 # A console is written so long after the record was stored, at most, to be told as the same line.
 _LATE_NS = 1_000_000_000
 _KEYS = ("pid", "kfd_queue", "doorbell", "address", "gpu_id")
@@ -29,7 +29,7 @@ def attach_named(
         processes, queues: the tables.
         hqd: table `hqd` with `queue`: its doorbells are offsets in the doorbell BAR, as the driver prints them.
     """
-    lines = events.select("event", "layer", "flags", "ts_ns").filter(pl.col("layer") == LAYER)
+    lines = events.select("event", "layer", "flags", "ts_ns").filter(pl.col("layer") == _LAYER)
     if lines.is_empty():
         return events
     joined = lines.filter(pl.col("flags") & int(Flag.UNALIGNED) == 0)
@@ -61,7 +61,7 @@ def mark_twins(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         args: args by event; `text` is the line.
     """
     lines = events.select("event", "layer", "source", "flags", "ts_ns").filter(
-        (pl.col("layer") == LAYER) & (pl.col("flags") & int(Flag.UNALIGNED) == 0)
+        (pl.col("layer") == _LAYER) & (pl.col("flags") & int(Flag.UNALIGNED) == 0)
     )
     is_log = pl.col("source") == "kernel_log"
     told = lines.join(args.filter(pl.col("key") == "text").select("event", "text"), on="event").sort("ts_ns", "event")
@@ -113,7 +113,7 @@ def find_gpus(events: pl.DataFrame, args: pl.DataFrame, gpus: pl.DataFrame) -> p
         gpus: the table.
     """
     lines = events.select("event", "layer", "flags").filter(
-        (pl.col("layer") == LAYER) & (pl.col("flags") & int(Flag.UNALIGNED) == 0)
+        (pl.col("layer") == _LAYER) & (pl.col("flags") & int(Flag.UNALIGNED) == 0)
     )
     own = args.join(lines.select("event"), on="event", how="semi")
     addresses = gpus.select(text="pci", named_gpu="gpu").drop_nulls()
@@ -133,7 +133,7 @@ def link_lines(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
         events: linked events.
         queues: the table.
     """
-    lines = events.select("queue", "layer", to_event="event").filter(pl.col("layer") == LAYER).drop_nulls("queue")
+    lines = events.select("queue", "layer", to_event="event").filter(pl.col("layer") == _LAYER).drop_nulls("queue")
     causes = queues.select("queue", from_event=pl.coalesce("create_ioctl_event", "created_line_event"))
     return (
         lines.join(causes, on="queue", maintain_order="left")

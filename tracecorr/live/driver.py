@@ -22,8 +22,8 @@ from tracecorr.live.rings import READ_AT
 from tracecorr.model import schema
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.standstill import Line, Slot
-from tracecorr.read.kernel_log import MESSAGES, name_messages
-from tracecorr.read.kernel_log.lines import read_records
+from tracecorr.read.kernel_log.catalogue import MESSAGES
+from tracecorr.read.kernel_log.printk import name_messages, read_records
 from tracecorr.read.kfd.dumps import read_dumps
 
 _KERNEL_LOG, _RECENT_NS, _RECORD_BYTES, _MOST_RECORDS = Path("/dev/kmsg"), 900 * 10**9, 8192, 20_000
@@ -67,11 +67,11 @@ def read_driver(read: Callable[[str], bytes] | None = None, names: Sequence[str]
         names: of the dumps, the less harmful one first.
     """
     try:
-        driver = Driver(find_messages(_read_kernel_log()))
+        driver = Driver(_find_messages(_read_kernel_log()))
     except OSError as error:
         why = f"the kernel log is not readable ({error.strerror}): look as root"
         more = ("whether a GPU is reset just now is not known: no dump was read",) if read else ()
-        return Driver(find_messages(b""), gaps=(why, *more))
+        return Driver(_find_messages(b""), gaps=(why, *more))
     if read is None:
         return driver
     if driver.is_resetting:
@@ -79,7 +79,7 @@ def read_driver(read: Callable[[str], bytes] | None = None, names: Sequence[str]
     return _add_dumps(driver, read, names)
 
 
-def find_messages(data: bytes) -> pl.DataFrame:
+def _find_messages(data: bytes) -> pl.DataFrame:
     """Return the messages of the driver in /dev/kmsg, as `Driver` holds them; what programs wrote there is none."""
     named = name_messages(read_records(data)).filter(pl.col("name").is_not_null() & pl.col("reason").is_null())
     recent = pl.col("stamp_ns") >= pl.col("stamp_ns").max() - _RECENT_NS

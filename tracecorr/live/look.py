@@ -28,7 +28,7 @@ from tracecorr.live.rings import (
 )
 from tracecorr.live.threads import Thread, add_waits, read_threads
 
-SCAN_BYTES, SCAN_SECONDS, COUNT_SECONDS = 4 << 30, 4.0, 2.0
+_SCAN_BYTES, _SCAN_SECONDS, _COUNT_SECONDS = 4 << 30, 4.0, 2.0
 # Kernels of CLR that wait for a value, and that write one: their arguments are the pointer (as 4 or 8 bytes), the value
 # and, of a wait, flags and mask (clr, rocclr/device/rocm/rocblit.cpp).
 _WAIT_KERNEL, _WRITE_KERNEL = "__amd_rocclr_streamOpsWait", "__amd_rocclr_streamOpsWrite"
@@ -129,7 +129,7 @@ def count_packets_of(places: Mapping[int, Sequence[tuple[int, int, int]]]) -> di
     def count(pid: int) -> Iterator[tuple[str, Any]]:
         yield "counts", count_packets(Memory(pid), places[pid])
 
-    until = time.monotonic() + COUNT_SECONDS
+    until = time.monotonic() + _COUNT_SECONDS
     looking = [Looking(pid, lambda pid=pid: count(pid), until) for pid in places]  # type: ignore[misc]
     return {(one.pid, at): counts for one in looking for at, counts in one.wait().counts.items()}
 
@@ -245,7 +245,7 @@ def _look(pid: int, wait_s: float) -> Iterator[tuple[str, Any]]:
         time.sleep(wait_s)
         yield "look", Look(read_process(pid), read_threads(pid), at_ns=time.monotonic_ns())
         return
-    handles, is_whole, looked = memory.find_signals(SCAN_BYTES, SCAN_SECONDS)
+    handles, is_whole, looked = memory.find_signals(_SCAN_BYTES, _SCAN_SECONDS)
     if not is_whole:
         yield "gap", f"only {looked >> 20} MiB of its memory were looked through: queues may be missing"
     signals = read_signals(memory, handles)

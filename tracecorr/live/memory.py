@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # `id` of ROCr's SharedSignal, 80 bytes behind the amd_signal_t that it holds (core/inc/signal.h).
-SIGNAL_ID, ID_OFFSET = 0x71FCCA6A3D5D5276, 80
+_SIGNAL_ID, _ID_OFFSET = 0x71FCCA6A3D5D5276, 80
 _SIGNAL_STEP, _WORD = 64, 8
 _PIECE = 4 << 20
 _PRESENT = 1 << 63
@@ -27,7 +27,7 @@ _SHARED = ("/dev/shm/", "/memfd:", "/dev/zero", "/SYSV")
 
 
 @dataclass(frozen=True)
-class Mapping:
+class _Mapping:
     """Hold one line of /proc/PID/maps."""
 
     start: int
@@ -44,7 +44,7 @@ class Mapping:
         return self.rights.startswith("rw") and (anonymous or any(name in self.path for name in _SHARED))
 
 
-def read_mappings(pid: int) -> list[Mapping]:
+def _read_mappings(pid: int) -> list[_Mapping]:
     """Return the mappings of a process; takes its memory lock.
 
     Raises:
@@ -55,7 +55,7 @@ def read_mappings(pid: int) -> list[Mapping]:
         for line in lines:
             span, rights, offset, _, inode, *path = line.rstrip("\n").split(maxsplit=5)
             start, _, end = span.partition("-")
-            found.append(Mapping(int(start, 16), int(end, 16), rights, int(offset, 16), int(inode), "".join(path)))
+            found.append(_Mapping(int(start, 16), int(end, 16), rights, int(offset, 16), int(inode), "".join(path)))
     return found
 
 
@@ -68,7 +68,7 @@ class Memory:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.mappings = read_mappings(pid)
+        self.mappings = _read_mappings(pid)
         self._mem = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
         self._pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
         self._plain = sorted((m.start, m.end) for m in self.mappings if m.is_plain)
@@ -140,7 +140,7 @@ class Memory:
                     got = os.preadv(self._mem, [memoryview(buffer)[:size]], at)
                 except OSError:
                     continue
-                words = np.frombuffer(buffer, np.uint64, got // _WORD)[(ID_OFFSET % _SIGNAL_STEP) // _WORD :: 8]
-                hits = np.flatnonzero(words == np.uint64(SIGNAL_ID))
-                found += [at + int(hit) * _SIGNAL_STEP + ID_OFFSET % _SIGNAL_STEP - ID_OFFSET for hit in hits]
+                words = np.frombuffer(buffer, np.uint64, got // _WORD)[(_ID_OFFSET % _SIGNAL_STEP) // _WORD :: 8]
+                hits = np.flatnonzero(words == np.uint64(_SIGNAL_ID))
+                found += [at + int(hit) * _SIGNAL_STEP + _ID_OFFSET % _SIGNAL_STEP - _ID_OFFSET for hit in hits]
         return found, True, looked

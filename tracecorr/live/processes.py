@@ -83,7 +83,7 @@ def _read_start(pid: int) -> int:
     return int(fields[_START]) * _TICK_NS - suspended if len(fields) > _START else 0
 
 
-def read_slots() -> dict[int, int]:
+def _read_slots() -> dict[int, int]:
     """Return how many compute queues each GPU (gpu_id) has room for at once (`num_cp_queues`)."""
     found = {}
     for name in _list(_SYSFS / "topology" / "nodes"):
@@ -103,7 +103,7 @@ def tell_occupancy() -> list[str]:
         for gpu, queues in (process.queues if process else {}).items():
             found.setdefault(gpu, {})[int(name)] = queues
     told = []
-    for gpu, slots in sorted(read_slots().items()):
+    for gpu, slots in sorted(_read_slots().items()):
         held = found.get(gpu, {})
         whose = ", ".join(f"pid {pid}: {queues}" for pid, queues in held.items())
         line = f"GPU {gpu:x}: {sum(held.values())} compute queues of {len(held)} processes on {slots} slots"

@@ -14,8 +14,8 @@ _QUEUE_HEAD, _WRITE_AT, READ_AT, _CHECK_AT, _QUEUE_BYTES = "<IIQQIIQI", 56, 128,
 # start of an SDMA copy, core signal, id, 8 bytes, end of the copy.
 _SIGNAL = "<qqQIIQQQ8xQQQQQ"
 _USER, _DOORBELLS = 1, (-1, -2)
-PACKET_BYTES = 64
-VENDOR, INVALID, DISPATCH, BARRIER_AND, AGENT, BARRIER_OR = range(6)
+_PACKET_BYTES = 64
+_VENDOR, _INVALID, _DISPATCH, _BARRIER_AND, _AGENT, _BARRIER_OR = range(6)
 KINDS = ("barrier_value", "invalid", "dispatch", "barrier_and", "agent_dispatch", "barrier_or")
 _BARRIER_VALUE = 2
 _CONDITIONS = ("==", "!=", "<", ">=")
@@ -128,7 +128,7 @@ def read_queue(memory: Memory, address: int, *, with_packets: bool = True) -> Qu
     if not with_packets:
         return Queue(address, ring, size, queue_id, write, read)
     slots = range(read, min(write, read + min(size, _MOST_SLOTS)))
-    packets = tuple(p for p in _read_packets(memory, ring, size, slots) if p.kind != KINDS[INVALID])
+    packets = tuple(p for p in _read_packets(memory, ring, size, slots) if p.kind != KINDS[_INVALID])
     # A slot that was used again holds a packet of [read, write).
     before = range(max(read - _RETIRED, write - size, 0), read)
     retired = tuple((p.index, p.completion) for p in _read_packets(memory, ring, size, before) if p.completion)
@@ -160,14 +160,14 @@ def _read_packets(memory: Memory, ring: int, size: int, indexes: range) -> list[
     while at < indexes.stop:
         slot = at % size
         count = min(size - slot, indexes.stop - at)
-        data = memory.read(ring + slot * PACKET_BYTES, count * PACKET_BYTES)
-        pieces = range(0, len(data), PACKET_BYTES)
-        found += [decode_packet(data[piece : piece + PACKET_BYTES], at + n) for n, piece in enumerate(pieces)]
+        data = memory.read(ring + slot * _PACKET_BYTES, count * _PACKET_BYTES)
+        pieces = range(0, len(data), _PACKET_BYTES)
+        found += [_decode_packet(data[piece : piece + _PACKET_BYTES], at + n) for n, piece in enumerate(pieces)]
         at += count
     return found
 
 
-def decode_packet(data: bytes, index: int) -> Packet:
+def _decode_packet(data: bytes, index: int) -> Packet:
     """Return the packet that 64 bytes hold; of an INVALID one only its completion signal, which it may have kept.
 
     Args:
@@ -178,18 +178,18 @@ def decode_packet(data: bytes, index: int) -> Packet:
     kind, (completion,) = header & 0xFF, struct.unpack_from("<Q", data, 56)
     name = KINDS[kind] if kind < len(KINDS) else f"type {kind}"
     is_gated = bool(header & 0x100)
-    if kind == DISPATCH:
+    if kind == _DISPATCH:
         (kernel_object, kernarg) = struct.unpack_from("<QQ", data, 32)
         return Packet(index, name, is_gated, completion, kernel_object=kernel_object, kernarg=kernarg,
                       grid=struct.unpack_from("<III", data, 12))  # fmt: skip
-    if kind in (BARRIER_AND, BARRIER_OR):
+    if kind in (_BARRIER_AND, _BARRIER_OR):
         waits = tuple(handle for handle in struct.unpack_from("<5Q", data, 8) if handle)
         return Packet(index, name, is_gated, completion, waits)
-    if kind == VENDOR and second & 0xFF == _BARRIER_VALUE:
+    if kind == _VENDOR and second & 0xFF == _BARRIER_VALUE:
         signal, value, mask, condition = struct.unpack_from("<QQQI", data, 8)
         told = f"(value & {mask:#x}) {_CONDITIONS[condition & 3]} {value:#x}"
         return Packet(index, name, is_gated, completion, (signal,) if signal else (), told)
-    return Packet(index, "vendor" if kind == VENDOR else name, is_gated, completion)
+    return Packet(index, "vendor" if kind == _VENDOR else name, is_gated, completion)
 
 
 def holds(condition: str, value: int) -> bool:

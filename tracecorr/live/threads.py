@@ -15,7 +15,7 @@ _CALLS = {
     _FUTEX: "futex", _IOCTL: "ioctl", 0: "read", 1: "write", 7: "poll", 23: "select", 35: "nanosleep", 61: "wait4",
     230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 270: "pselect6", 271: "ppoll", 281: "epoll_pwait",
 }  # fmt: skip
-WAIT_EVENTS = 0xC0184B0C
+_WAIT_EVENTS = 0xC0184B0C
 _EVENT_BYTES, _EVENT_ID_AT, _MOST_EVENTS = 48, 40, 4096
 # FUTEX_WAIT_PRIVATE with 2, the word of a contended mutex of glibc (lowlevellock.h).
 _WAIT_PRIVATE, _CONTENDED = 0x80, 2
@@ -105,7 +105,7 @@ def _read_syscall(folder: Path) -> tuple[str, tuple[int, ...]]:
     values = (int(number), *(int(word, 16) for word in words[:6]))
     name = _CALLS.get(values[0], f"system call {values[0]}")
     if values[0] == _IOCTL:
-        name = "ioctl AMDKFD_IOC_WAIT_EVENTS" if values[2] == WAIT_EVENTS else f"ioctl {values[2]:#x}"
+        name = "ioctl AMDKFD_IOC_WAIT_EVENTS" if values[2] == _WAIT_EVENTS else f"ioctl {values[2]:#x}"
     return name, values
 
 
@@ -131,7 +131,7 @@ def _add_wait(thread: Thread, memory: Memory, of_ns: dict[int, int]) -> Thread:
         known = words is not None and words[0] == _CONTENDED and words[4] & ~_KIND_FLAGS in _MUTEX_KINDS
         owner = of_ns.get(words[2], 0) if known and words else 0
         return replace(thread, lock=call[1], owner=owner if owner != thread.tid else 0)
-    if call[:1] == (_IOCTL,) and call[2] == WAIT_EVENTS:
+    if call[:1] == (_IOCTL,) and call[2] == _WAIT_EVENTS:
         told = memory.words(call[3], "<QIIII")
         if told:
             events, count, _, timeout, _ = told

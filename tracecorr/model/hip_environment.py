@@ -13,7 +13,7 @@ PREFIXES = (
 # Releases since the middle of 2026 behave as if it were 1.
 IGNORES_PRIORITIES = "DEBUG_HIP_IGNORE_STREAM_PRIORITY"
 HONOUR_PRIORITIES = f"set {IGNORES_PRIORITIES}=0 (ROCm 10 ignores stream priorities unless told so)"
-DIRECT_DOORBELL, ASYNC_LOG = "DEBUG_CLR_DIRECT_DOORBELL", "AMD_LOG_ASYNC"
+DIRECT_DOORBELL, _ASYNC_LOG = "DEBUG_CLR_DIRECT_DOORBELL", "AMD_LOG_ASYNC"
 # What the ring of the asynchronous log holds.
 _LINES_OF_RING = 16_384
 
@@ -39,7 +39,7 @@ _EFFECTS: dict[str, tuple[Callable[[str], bool], str]] = {
     DIRECT_DOORBELL: (_is_number, "CLR rings doorbells without a call, so that no probe sees them: they are inferred"),
     "DEBUG_CLR_AQL_DEV_QUEUE": (_is_number, "rings of queues lie in memory of the GPU"),
     "DEBUG_HIP_GRAPH_PM4": (_is_number, "graphs are no AQL packets: the log shows no packets of theirs"),
-    ASYNC_LOG: (
+    _ASYNC_LOG: (
         _is_number,
         f"a thread writes the HIP log: SIGKILL loses what it has not written, at most {_LINES_OF_RING:,} lines",
     ),
@@ -62,10 +62,10 @@ def describe_lost_end(environment: Mapping[str, str], *, prints_hashes: bool) ->
         prints_hashes: whether the log prints hashes as threads. Releases that do so write a log that has a file
             asynchronously, unless told otherwise.
     """
-    on = is_on(environment, ASYNC_LOG)
+    on = is_on(environment, _ASYNC_LOG)
     if on or (on is None and prints_hashes):
         return (
             f"the workload was killed, and a thread of its runtime writes the HIP log: at most {_LINES_OF_RING:,} of "
-            f"its last lines may be missing; {ASYNC_LOG}=0 writes each line at once"
+            f"its last lines may be missing; {_ASYNC_LOG}=0 writes each line at once"
         )
     return ""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tracecorr.native.library import KERNEL, STRUCTS, Bytes, Ints, address, as_ints, places_of
 
-Codes = npt.NDArray[np.int32]
+_Codes = npt.NDArray[np.int32]
 # Bits of `Placed.state`.
 UNSORTED, CROSSED = 1, 2
 _NEVER = np.iinfo(np.int64).min
@@ -27,7 +27,7 @@ _TYPES: dict[str, Any] = {
 class Drawn:
     """Hold rows that are drawn: first those of `events`, then further pictures of them."""
 
-    def __init__(self, kind: Codes, columns: Mapping[str, pa.Array], name: Codes | None = None) -> None:
+    def __init__(self, kind: _Codes, columns: Mapping[str, pa.Array], name: _Codes | None = None) -> None:
         """Take the columns of some rows.
 
         Args:
@@ -54,7 +54,7 @@ class Survey:
         self.highest = np.full(lanes + 1, -1)
         self._span = np.array([np.iinfo(np.int64).max, _NEVER])
 
-    def add(self, rows: Drawn, lane_of: Codes) -> None:
+    def add(self, rows: Drawn, lane_of: _Codes) -> None:
         """Count some rows, given the lane of each kind."""
         written = self.counts, self.lowest, self.highest, self._span
         KERNEL.survey_rows(ctypes.addressof(rows.of), address(lane_of), *map(address, written))
@@ -75,8 +75,8 @@ class Told:
         half_flags, half_style: rows with one of these flags have this style, too.
     """
 
-    lane: Codes
-    name: Codes
+    lane: _Codes
+    name: _Codes
     style: Bytes
     half_flags: int
     half_style: int
@@ -176,12 +176,12 @@ class Tracks:
     begin: Ints
     start: Ints
     end: Ints
-    event: Codes
-    name: Codes
+    event: _Codes
+    name: _Codes
     style: Bytes
     busy: Ints | None = None
     longest: Ints | None = None
-    count: Codes | None = None
+    count: _Codes | None = None
     is_counter: npt.NDArray[np.bool_] | None = None
 
     def merge(self, bin_ns: int, most: int) -> Tracks | None:

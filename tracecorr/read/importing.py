@@ -18,12 +18,13 @@ import polars as pl
 
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.kinds import BEGINNINGS
-from tracecorr.read.amdlog import looks_like_amd_log, read_amd_log
-from tracecorr.read.ftrace import looks_like_ftrace_text, looks_like_trace_dat
-from tracecorr.read.ftrace.trace_dat import read_description
-from tracecorr.read.kernel_log import looks_like_kernel_log
+from tracecorr.read.amdlog.reader import looks_like_amd_log, read_amd_log
+from tracecorr.read.ftrace.lines import looks_like_ftrace_text
+from tracecorr.read.ftrace.trace_dat import looks_like_trace_dat, read_description
+from tracecorr.read.kernel_log.printk import looks_like_kernel_log
 from tracecorr.read.kfd.dumps import looks_like_dump
-from tracecorr.read.rocprof import check_rocpd, has_counters, is_statistic, looks_like_rocprof, looks_like_sqlite
+from tracecorr.read.rocprof.files import has_counters, is_statistic, looks_like_rocprof
+from tracecorr.read.rocprof.rocpd import check_rocpd, looks_like_sqlite
 
 _PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
 # A file of perf record, and lines of perf script: task, pid, perhaps its thread, CPU, time.
@@ -55,7 +56,7 @@ _MOST_EARLY = 10
 # Forms of traces that name no clock.
 _SILENT = ("text", "pages", "perf")
 
-ReadAt = Callable[[int, int], bytes]
+_ReadAt = Callable[[int, int], bytes]
 
 
 class Files(Protocol):
@@ -67,7 +68,7 @@ class Files(Protocol):
     def read_chunks(self, path: Path, chunk_bytes: int = ...) -> Iterator[bytes]:
         """Yield all bytes."""
 
-    def open_read_at(self, path: Path) -> AbstractContextManager[tuple[ReadAt, int]]:
+    def open_read_at(self, path: Path) -> AbstractContextManager[tuple[_ReadAt, int]]:
         """Give a function of (offset, bytes), and the size."""
 
     def open_database(self, path: Path) -> AbstractContextManager[Connection]:
@@ -336,7 +337,7 @@ def _doubt_samples(clock: str, name: str, samples: Mapping[str, Any]) -> list[st
     return [f"{name} says that the trace_clock was {named}: --ftrace-clock {clock} was taken all the same"]
 
 
-def _read_clocks(read_at: ReadAt, size: int) -> set[str]:
+def _read_clocks(read_at: _ReadAt, size: int) -> set[str]:
     """Return the clocks of the recorded buffers of a `trace.dat`; an empty one is of a buffer that names none."""
     dat = read_description(read_at, size)
     clocks = {buffer.clock for buffer in dat.buffers if any(data.size for data in buffer.cpus)}
@@ -362,7 +363,7 @@ class _LogEnds:
     is_cut: bool
 
 
-def read_ends(name: str, read_at: ReadAt, size: int) -> _LogEnds:
+def read_ends(name: str, read_at: _ReadAt, size: int) -> _LogEnds:
     """Return what the ends of a log show.
 
     Args:

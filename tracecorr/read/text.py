@@ -26,19 +26,19 @@ _ZEROS = np.uint64(0x3030303030303030)
 MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-def first_of(found: Words) -> Ints:
+def _first_of(found: Words) -> Ints:
     """Return the index of the first byte whose highest bit is set in `found` (8 = none)."""
     lowest = found & (~found + np.uint64(1))
     return (np.bitwise_count(lowest - np.uint64(1)) >> 3).astype(np.int64)
 
 
-def find(word: Words, stops: bytes) -> Ints:
+def _find(word: Words, stops: bytes) -> Ints:
     """Return the index of the first byte that is one of `stops` (8 = none)."""
     found = np.zeros(len(word), np.uint64)
     for stop in set(stops):
         other = word ^ (_LOW * np.uint64(stop))
         found |= (other - _LOW) & ~other & _HIGH
-    return first_of(found)
+    return _first_of(found)
 
 
 def _last_digits(word: Words, keep: Ints | int) -> Words:
@@ -66,7 +66,7 @@ def _swar(word: Words) -> Words:
     return ((word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001)) >> np.uint64(32)
 
 
-def mix(code: Words, word: Words | np.uint64) -> Words:
+def _mix(code: Words, word: Words | np.uint64) -> Words:
     """Return the hash `code` continued by a word."""
     code = (code ^ word) * MIX
     return code ^ (code >> np.uint64(29))
@@ -130,13 +130,13 @@ class Text:
         going = np.arange(len(at))
         for i in range(0, most, 8):
             word = self.word(at[going] + i)
-            size = find(word, stops + b"\n")
+            size = _find(word, stops + b"\n")
             length[going] += size
-            code[going] = mix(code[going], word & _KEEP[size])
+            code[going] = _mix(code[going], word & _KEEP[size])
             going = going[size == 8]
             if len(going) == 0:
                 break
-        return at + length, mix(code, length.astype(np.uint64))
+        return at + length, _mix(code, length.astype(np.uint64))
 
     def slice(self, at: int, end: int) -> bytes:
         """Return the bytes between two positions."""

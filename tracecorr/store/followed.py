@@ -118,7 +118,7 @@ def _is_plain(path: Path) -> bool:
 
 def _complete(path: Path, log: Path) -> bool:
     """Append to the frames what is missing in them of a log; return whether that was all and the log is gone."""
-    may_grow = is_written(log)  # asked before: afterwards it may have been written and closed
+    may_grow = _is_written(log)  # asked before: afterwards it may have been written and closed
     writer = FrameWriter.reopen(path)
     try:
         _append_rest(writer, log)
@@ -134,7 +134,7 @@ def _complete(path: Path, log: Path) -> bool:
     return not may_grow
 
 
-def is_written(path: Path) -> bool:
+def _is_written(path: Path) -> bool:
     """Tell whether a process has a file open for writing, or that cannot be known; what is no file is not written.
 
     The kernel gives a read lease on a file that nobody can write (fcntl(2)): to its owner and to root, where the file

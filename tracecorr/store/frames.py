@@ -3,9 +3,9 @@
 The file is a row of zstd frames, each of at most `FRAME_BYTES` decompressed, and at its end a skippable frame with
 the sizes of all (zstd 1.5, contrib/seekable_format). Every zstd tool reads it. A file whose writer was killed has no
 such table and perhaps a torn frame at its end: then the frames are found by walking over their block headers
-(RFC 8878, section 3.1.1). A skippable frame of `MARK` tells where the file that was followed began again. One of `HOLE`
-stands for the zeros of a hole of a sparse file, so that a hole of a terabyte costs 16 bytes: offsets behind it are
-those of the file; other zstd tools leave out its zeros.
+(RFC 8878, section 3.1.1). A skippable frame of `_MARK` tells where the file that was followed began again. One of
+`_HOLE` stands for the zeros of a hole of a sparse file, so that a hole of a terabyte costs 16 bytes: offsets behind it
+are those of the file; other zstd tools leave out its zeros.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUFFIX = ".zst"
 MAGIC = b"\x28\xb5\x2f\xfd"
 FRAME_BYTES = 4 << 20
 # Of skippable frames of our own: 8 bytes follow, a place or a length.
-MARK, HOLE = 0x184D2A51, 0x184D2A52
+_MARK, _HOLE = 0x184D2A51, 0x184D2A52
 # Level 1 is as small as level 3 on HIP logs at four fifths of its time, and four times faster than level 5.
 _LEVEL = 1
 # Magic numbers and headers of frames and blocks (RFC 8878), and of the table of the seekable format (zstd, contrib).
@@ -116,7 +116,7 @@ class FrameWriter:
         Raises:
             OSError: the disk is full; the file is as it was before.
         """
-        self._write(_HEADER.pack(HOLE, _PLACE.size) + _PLACE.pack(size), size)
+        self._write(_HEADER.pack(_HOLE, _PLACE.size) + _PLACE.pack(size), size)
         self.table.holes.add(len(self.table.sizes) - 1)
         self.size += size
 
@@ -150,7 +150,7 @@ class FrameWriter:
 
     def mark_begin(self) -> None:
         """Note that the file which is followed begins again here."""
-        self._write(_HEADER.pack(MARK, _PLACE.size) + _PLACE.pack(self.size), 0)
+        self._write(_HEADER.pack(_MARK, _PLACE.size) + _PLACE.pack(self.size), 0)
         self.table.begins = self.size
 
     def reserve(self, size: int) -> bool:
@@ -210,7 +210,7 @@ class FrameReader:
     def __init__(self, path: Path, *, growing: bool = False) -> None:
         self._path = path
         with self._open() as descriptor:
-            table = read_table(descriptor) or (_FrameTable() if growing else None)
+            table = _read_table(descriptor) or (_FrameTable() if growing else None)
         if table is None:
             raise self._damage("it holds something else than zstd frames with known sizes")
         self._table = table
@@ -294,7 +294,7 @@ class FrameReader:
 
 def begins_frames(head: bytes) -> bool:
     """Tell whether the first four bytes of a file are those of zstd: of a frame, or of a skippable one of our own."""
-    return head == MAGIC or int.from_bytes(head, "little") in (MARK, HOLE, _TABLE)
+    return head == MAGIC or int.from_bytes(head, "little") in (_MARK, _HOLE, _TABLE)
 
 
 def is_seekable(descriptor: int) -> bool:
@@ -304,7 +304,7 @@ def is_seekable(descriptor: int) -> bool:
     return table is not None or (size > 0 and _walk(descriptor, size).stored == size)
 
 
-def read_table(descriptor: int) -> _FrameTable | None:
+def _read_table(descriptor: int) -> _FrameTable | None:
     """Return the frames of a file from its table, or by walking where it has none; None for anything else."""
     size = os.fstat(descriptor).st_size
     table = _read_stored_table(descriptor, size)
@@ -348,9 +348,9 @@ def _read_own_frame(frame: bytes, number: int, stored: int, table: _FrameTable) 
     if len(frame) < _HEADER.size + _PLACE.size or _HEADER.unpack_from(frame)[1] != _PLACE.size:
         return 0
     magic, place = _HEADER.unpack_from(frame)[0], int(_PLACE.unpack_from(frame, _HEADER.size)[0])
-    if magic == MARK:
+    if magic == _MARK:
         table.begins = place
-    if magic != HOLE or place > _LARGEST_FILE:
+    if magic != _HOLE or place > _LARGEST_FILE:
         return 0
     table.holes.add(number)
     if number < len(table.sizes):

@@ -41,7 +41,7 @@ SHOWN_BYTES = 4096
 _MOST_GROWTH, _GROWTH_FROM = 200, 64 << 20
 _STANDARD_INPUT = Path("-")
 # Bytes, or the size of a hole.
-Piece = bytes | memoryview | int
+_Piece = bytes | memoryview | int
 
 
 def find_compression(path: Path) -> str | None:
@@ -77,7 +77,7 @@ def _refuse_stream(path: Path) -> None:
         raise InputError(f"{name} is no regular file: it cannot be read twice", "write its contents to a file first")
 
 
-def _read_pieces(path: Path, piece_bytes: int = _COPIED_PIECE) -> Iterator[Piece]:
+def _read_pieces(path: Path, piece_bytes: int = _COPIED_PIECE) -> Iterator[_Piece]:
     """Yield the decompressed bytes of a file; of a hole its size. The memory of a piece is that of the next one, too.
 
     Raises:
@@ -389,7 +389,7 @@ def _copy_plain(source: Path, target: Path, checksum: Checksum) -> None:
                 _add(checksum, piece)
 
 
-def _store_pieces(pieces: Iterator[Piece], target: Path, checksum: Checksum, *, compress: bool) -> Path:
+def _store_pieces(pieces: Iterator[_Piece], target: Path, checksum: Checksum, *, compress: bool) -> Path:
     """Write pieces to `target`, or in frames of zstd beside it when there is more than one frame of them."""
     head = bytearray()
     for piece in pieces:
@@ -420,7 +420,7 @@ def join_files(paths: Sequence[Path], breaks: Sequence[bool]) -> tuple[Path, Che
     """
     checksum, last = Checksum(), b"\n"
 
-    def join() -> Iterator[Piece]:
+    def join() -> Iterator[_Piece]:
         nonlocal last
         for path, begins in zip(paths, breaks, strict=True):
             if begins and last != b"\n":
@@ -437,7 +437,7 @@ def join_files(paths: Sequence[Path], breaks: Sequence[bool]) -> tuple[Path, Che
     return stored.rename(stored.with_name(stored.name.removeprefix("."))), checksum
 
 
-def _write_pieces(pieces: Iterator[Piece], out: IO[bytes], checksum: Checksum) -> None:
+def _write_pieces(pieces: Iterator[_Piece], out: IO[bytes], checksum: Checksum) -> None:
     for piece in pieces:
         _add(checksum, piece)
         if isinstance(piece, int):
@@ -447,7 +447,7 @@ def _write_pieces(pieces: Iterator[Piece], out: IO[bytes], checksum: Checksum) -
     out.truncate(out.tell())
 
 
-def _write_frames(waiting: bytearray, pieces: Iterator[Piece], target: Path, checksum: Checksum) -> None:
+def _write_frames(waiting: bytearray, pieces: Iterator[_Piece], target: Path, checksum: Checksum) -> None:
     writer = FrameWriter.create(target)
     for piece in pieces:
         _add(checksum, piece)
@@ -468,14 +468,14 @@ def _append(writer: FrameWriter, waiting: bytearray, least: int) -> None:
         del waiting[:FRAME_BYTES]
 
 
-def _add(checksum: Checksum, piece: Piece) -> None:
+def _add(checksum: Checksum, piece: _Piece) -> None:
     shown = _show(piece)
     checksum.update(shown)
     if isinstance(piece, int):
         checksum.skip(piece - len(shown))
 
 
-def _show(piece: Piece) -> bytes | memoryview:
+def _show(piece: _Piece) -> bytes | memoryview:
     """Return the bytes of a piece; of a hole its first ones."""
     return bytes(min(piece, SHOWN_BYTES)) if isinstance(piece, int) else piece
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from tracecorr.link.calls import list_open_calls
 from tracecorr.link.packet_index import measure_depth
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import INFERRED
 from tracecorr.model.schema import CAT
 from tracecorr.store.fleet import Tables
@@ -32,7 +32,7 @@ _SCHEDULING = (
 )
 
 
-def shape(frame: pl.LazyFrame, **columns: pl.Expr | str) -> pl.DataFrame:
+def _shape(frame: pl.LazyFrame, **columns: pl.Expr | str) -> pl.DataFrame:
     """Return the columns of `_SHAPE`: those named, those of the frame, and nulls for the rest."""
     known = frame.collect_schema()
     defaults = {"style": pl.lit(0)}
@@ -48,7 +48,7 @@ def open_calls(tables: Tables) -> pl.DataFrame:
     """Return one span per call that was open at the end, up to the last record of its process."""
     calls = list_open_calls(tables("events")).lazy()
     depths = tables("events").select("event", "depth")
-    return shape(
+    return _shape(
         calls.join(depths, on="event", how="left"), start="ts_ns", end=pl.col("ts_ns") + pl.col("open_ns"),
         layer=pl.lit("hip"), style=pl.lit(levels.HALF_SEEN), label=pl.col("name") + _STILL_OPEN,
     )  # fmt: skip
@@ -58,7 +58,7 @@ def _inferred_doorbells(tables: Tables) -> pl.DataFrame:
     """Return one hollow span per doorbell of which only the interval is known; it stands for its packet."""
     known = pl.col("doorbell_lo_ns").is_not_null() & pl.col("doorbell_hi_ns").is_not_null()
     unseen = (pl.col("doorbell_evidence").cast(pl.String) == INFERRED) & pl.col("doorbell_event").is_null()
-    return shape(
+    return _shape(
         tables("launches").filter(unseen & known),
         start="doorbell_lo_ns", end="doorbell_hi_ns", layer=pl.lit("doorbell"), style=pl.lit(levels.INFERRED),
         label=pl.lit(INFERRED_DOORBELL),
@@ -80,7 +80,7 @@ def gpu_bounds(tables: Tables) -> pl.DataFrame:
     joined = begun.filter(pl.col("complete_ns") >= pl.col("begin")).join(
         names, on="kernel", how="left", maintain_order="left"
     )
-    return shape(
+    return _shape(
         joined, start="begin", end="complete_ns", layer=pl.lit("gpu"), sub=pl.lit("bounds"),
         style=pl.lit(levels.INFERRED), label=pl.coalesce("label", pl.lit(f"dispatch{_GPU_BOUNDS}").cast(CAT)),
     )  # fmt: skip
@@ -98,7 +98,7 @@ def queue_depth(tables: Tables) -> pl.DataFrame:
     packets = tables("launches").filter(known).select(columns).sort("packet_ns", "event")
     until = pl.col("packet_ns").shift(-1).over("queue")
     gone = pl.when(pl.col("complete_ns").is_not_null()).then(pl.max_horizontal("complete_ns", "packet_ns"))
-    return shape(
+    return _shape(
         packets.with_columns(end=pl.coalesce(pl.min_horizontal(until, gone), "packet_ns")),
         start="packet_ns", layer=pl.lit(lanes.DEPTH), value=measure_depth(), thread=pl.lit(None), gpu=pl.lit(None),
         label=pl.lit("depth"),
@@ -111,7 +111,7 @@ def _polled_samples(tables: Tables) -> pl.DataFrame:
     samples = tables("samples").with_columns(pl.col("name").cast(pl.String)).sort("ts_ns")
     samples = samples.filter(~pl.col("name").str.contains(" pid ", literal=True))
     until = pl.col("ts_ns").shift(-1).over("name", "gpu", "process")
-    return shape(
+    return _shape(
         samples.filter(pl.col("value").is_not_null()).with_columns(end=until.fill_null(pl.col("ts_ns"))),
         start="ts_ns", layer=pl.lit(lanes.SAMPLE), sub="name", label="name",
     )  # fmt: skip
@@ -127,8 +127,8 @@ def drm_jobs(tables: Tables) -> pl.DataFrame:
     half = pl.when(pl.col("done_ns").is_null()).then(levels.HALF_SEEN).otherwise(0)
     return pl.concat(
         [
-            shape(waits, event="queue_event", start="queued_ns", end="run_ns", layer=pl.lit(lanes.DRM_WAIT), **nobody),
-            shape(
+            _shape(waits, event="queue_event", start="queued_ns", end="run_ns", layer=pl.lit(lanes.DRM_WAIT), **nobody),
+            _shape(
                 runs, event="run_event", start="run_ns", end=pl.coalesce("done_ns", "run_ns"), style=half,
                 layer=pl.lit(lanes.DRM_RUN), **nobody,
             ),
@@ -163,8 +163,8 @@ def hardware_queues(tables: Tables) -> pl.DataFrame:
     between = at.with_columns(start="end", end=until).filter(follows, *same)
     return pl.concat(
         [
-            shape(at, start="read_start_ns", layer=pl.lit("hqd"), queue=pl.lit(None)),
-            shape(between, layer=pl.lit("hqd"), queue=pl.lit(None), style=pl.lit(levels.INFERRED)),
+            _shape(at, start="read_start_ns", layer=pl.lit("hqd"), queue=pl.lit(None)),
+            _shape(between, layer=pl.lit("hqd"), queue=pl.lit(None), style=pl.lit(levels.INFERRED)),
         ]
     )
 
@@ -187,7 +187,7 @@ def _scheduler_work(tables: Tables) -> pl.DataFrame:
     """
     function = pl.col("layer").is_in(["kfd", "amdgpu", "mqd"]) & is_counted()
     events = tables("events").filter(function).with_columns(pl.col("name").cast(pl.String))
-    return shape(
+    return _shape(
         events.filter(pl.col("name").str.contains(_SCHEDULING)),
         start="ts_ns", end=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0), layer=pl.lit(lanes.SCHEDULER),
         process=pl.lit(None), thread=pl.lit(None), queue=pl.lit(None), depth=pl.lit(None), label="name",

@@ -13,8 +13,8 @@ DEPTH, SAMPLE, SCHEDULER, DRM_WAIT, DRM_RUN = "depth", "sample", "scheduler", "d
 
 
 @dataclass(frozen=True)
-class Layer:
-    """Describe the lanes of one layer: a new one is one line of `LAYERS`.
+class _Layer:
+    """Describe the lanes of one layer: a new one is one line of `_LAYERS`.
 
     Args:
         name: of the layer.
@@ -40,49 +40,49 @@ class Layer:
 # Colours: Okabe-Ito and shades of it, safe for colour-blind readers. The order is that of the lanes in their group: the
 # path from the call down to the hardware.
 # A packet is written before its doorbell rings, so its lane stands above.
-LAYERS = (
-    Layer("marker", "markers, ranges", "#B8A800", is_quiet=True),
-    Layer("hip", "HIP calls", "#0072B2"),
-    Layer("command", "commands", "#56B4E9", is_runtime=True),
-    Layer("signal", "signals, waits", "#8F8A2E", is_runtime=True),
-    Layer("memory", "memory", "#6F7F94", is_runtime=True),
-    Layer("hsa", "ROCr", "#3A8FC2", is_runtime=True),
-    Layer("syscall", "syscalls", "#7A7A7A", is_quiet=True),
-    Layer("ioctl", "ioctls", "#D55E00"),
-    Layer("kfd", "KFD functions", "#A84A00"),
-    Layer("mqd", "MQD operations", "#CC79A7"),
-    Layer("aql", "packets", "#009E73", on_queue=True),
-    Layer("doorbell", "doorbells", "#E6A817", on_queue=True),
-    Layer(DEPTH, "depth (wptr - rptr + 1)", "#4C8F7C", on_queue=True, is_counter=True),
-    Layer("gpu", "GPU execution", "#00795A", on_queue=True, on_gpu=True),
-    Layer("copy", "copies", "#56B4E9", is_runtime=True),
-    Layer("smi", "evictions, faults", "#B22222"),
-    Layer("kernel", "kernel log", "#A0522D", on_gpu=True),
-    Layer(SCHEDULER, "hardware scheduler", "#B5651D", on_gpu=True),
-    Layer("amdgpu", "amdgpu events", "#8C6D1F", on_gpu=True),
-    Layer("drm_sched", "DRM scheduler", "#9A4F78", on_gpu=True, is_quiet=True),
-    Layer(DRM_WAIT, "waiting", "#C79AB2", on_gpu=True),
-    Layer(DRM_RUN, "running", "#9A4F78", on_gpu=True),
-    Layer("hqd", "HQD", "#5A5AA8", on_gpu=True),
-    Layer(SAMPLE, "sample", "#6E7FA8", is_counter=True),
-    Layer("sched", "CPU scheduler", "#9AA0A6", is_quiet=True),
-    Layer("other", "other", "#8A8A8A", is_quiet=True),
+_LAYERS = (
+    _Layer("marker", "markers, ranges", "#B8A800", is_quiet=True),
+    _Layer("hip", "HIP calls", "#0072B2"),
+    _Layer("command", "commands", "#56B4E9", is_runtime=True),
+    _Layer("signal", "signals, waits", "#8F8A2E", is_runtime=True),
+    _Layer("memory", "memory", "#6F7F94", is_runtime=True),
+    _Layer("hsa", "ROCr", "#3A8FC2", is_runtime=True),
+    _Layer("syscall", "syscalls", "#7A7A7A", is_quiet=True),
+    _Layer("ioctl", "ioctls", "#D55E00"),
+    _Layer("kfd", "KFD functions", "#A84A00"),
+    _Layer("mqd", "MQD operations", "#CC79A7"),
+    _Layer("aql", "packets", "#009E73", on_queue=True),
+    _Layer("doorbell", "doorbells", "#E6A817", on_queue=True),
+    _Layer(DEPTH, "depth (wptr - rptr + 1)", "#4C8F7C", on_queue=True, is_counter=True),
+    _Layer("gpu", "GPU execution", "#00795A", on_queue=True, on_gpu=True),
+    _Layer("copy", "copies", "#56B4E9", is_runtime=True),
+    _Layer("smi", "evictions, faults", "#B22222"),
+    _Layer("kernel", "kernel log", "#A0522D", on_gpu=True),
+    _Layer(SCHEDULER, "hardware scheduler", "#B5651D", on_gpu=True),
+    _Layer("amdgpu", "amdgpu events", "#8C6D1F", on_gpu=True),
+    _Layer("drm_sched", "DRM scheduler", "#9A4F78", on_gpu=True, is_quiet=True),
+    _Layer(DRM_WAIT, "waiting", "#C79AB2", on_gpu=True),
+    _Layer(DRM_RUN, "running", "#9A4F78", on_gpu=True),
+    _Layer("hqd", "HQD", "#5A5AA8", on_gpu=True),
+    _Layer(SAMPLE, "sample", "#6E7FA8", is_counter=True),
+    _Layer("sched", "CPU scheduler", "#9AA0A6", is_quiet=True),
+    _Layer("other", "other", "#8A8A8A", is_quiet=True),
 )
-_RANK = {layer.name: rank for rank, layer in enumerate(LAYERS)}
-_LABEL = {layer.name: layer.label for layer in LAYERS}
-COLOURS = {layer.name: layer.colour for layer in LAYERS}
-_QUEUE_LAYERS = frozenset(layer.name for layer in LAYERS if layer.on_queue)
-_GPU_LAYERS = frozenset(layer.name for layer in LAYERS if layer.on_gpu)
-_QUIET_LAYERS = frozenset(layer.name for layer in LAYERS if layer.is_quiet)
-_RUNTIME_LAYERS = frozenset(layer.name for layer in LAYERS if layer.is_runtime)
-_COUNTERS = frozenset(layer.name for layer in LAYERS if layer.is_counter)
+_RANK = {layer.name: rank for rank, layer in enumerate(_LAYERS)}
+_LABEL = {layer.name: layer.label for layer in _LAYERS}
+COLOURS = {layer.name: layer.colour for layer in _LAYERS}
+_QUEUE_LAYERS = frozenset(layer.name for layer in _LAYERS if layer.on_queue)
+_GPU_LAYERS = frozenset(layer.name for layer in _LAYERS if layer.on_gpu)
+_QUIET_LAYERS = frozenset(layer.name for layer in _LAYERS if layer.is_quiet)
+_RUNTIME_LAYERS = frozenset(layer.name for layer in _LAYERS if layer.is_runtime)
+_COUNTERS = frozenset(layer.name for layer in _LAYERS if layer.is_counter)
 
 KEY = ("layer", "process", "thread", "queue", "gpu", "sub")
 QUEUE_LINES = "queue lines"  # `sub` of what the log tells of a queue's life: no packets
 _LAST = 1 << 40  # sorts what has no owner behind everything else
 
 # Sorts into display order: root, section, owner, queue (-1: no lane of a queue), layer rank, layer, sub.
-Place = tuple[int, int, int, int, int, str, str]
+_Place = tuple[int, int, int, int, int, str, str]
 _THREADS, _QUEUES, _COPIES, _RUNTIME, _QUIET = 0, 1, 2, 3, 4
 
 
@@ -166,7 +166,7 @@ def plan_lanes(combinations: pl.DataFrame, names: Names) -> Plan:
     section_of = _thread_sections(rows)
     users = _queue_users(rows, section_of)
     placed = [(_place(row, section_of, users), row) for row in rows]
-    lanes: dict[Place, Lane] = {}
+    lanes: dict[_Place, Lane] = {}
     groups: dict[str, Group] = {}
     owners = dict(reversed(placed))
     for key in sorted(owners):
@@ -213,9 +213,9 @@ def _queue_users(rows: list[dict[str, Any]], section_of: Mapping[tuple[Any, Any]
 
 def _place(
     row: Mapping[str, Any], section_of: Mapping[tuple[Any, Any], int], users: Mapping[tuple[Any, int], int]
-) -> Place:
+) -> _Place:
     layer, sub = row["layer"] or "other", row["sub"] or ""
-    rank = _RANK.get(layer, len(LAYERS))
+    rank = _RANK.get(layer, len(_LAYERS))
     process = _LAST if row["process"] is None else row["process"]
     if layer in _QUEUE_LAYERS and row["queue"] is not None:
         user = users.get((row["process"], row["queue"]))
@@ -235,7 +235,7 @@ def _pair(layer: str, sub: str) -> tuple[str, str]:
     return (f"{DRM_WAIT}:{sub}", layer) if layer in (DRM_WAIT, DRM_RUN) else (layer, sub)
 
 
-def _groups_of(key: Place, names: Names) -> Iterable[Group]:
+def _groups_of(key: _Place, names: Names) -> Iterable[Group]:
     process, section, owner, queue, *_ = key
     if process == _LAST and queue < 0:
         if section == _QUEUES:
@@ -261,7 +261,7 @@ def _thread_groups(parent: str, owner: int, names: Names) -> list[Group]:
     return [Group(f"{parent}.t{owner}", names.threads.get(owner, f"thread {owner}"), parent)]
 
 
-def _make_lane(lane: int, key: Place, row: Mapping[str, Any], names: Names) -> Lane:
+def _make_lane(lane: int, key: _Place, row: Mapping[str, Any], names: Names) -> Lane:
     section, on_queue = key[1], key[3] >= 0
     layer, sub = row["layer"] or "other", row["sub"] or ""
     label = _LABEL.get(layer, layer)

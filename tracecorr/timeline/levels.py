@@ -21,7 +21,7 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 _U8 = npt.NDArray[np.uint8]
 Index = npt.NDArray[np.intp]
-Number = npt.NDArray[np.int64] | npt.NDArray[np.float32]
+_Number = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 
 INFERRED, FAILED, HALF_SEEN = 1, 2, 4  # bits of `Records.style`
 
@@ -46,9 +46,9 @@ class Records:
     track: I32
     start: I64
     end: I64
-    busy: Number  # summed durations
+    busy: _Number  # summed durations
     count: I32
-    longest: Number  # longest duration, or highest value (its code) on a counter's track
+    longest: _Number  # longest duration, or highest value (its code) on a counter's track
     event: I32  # event of the longest; -1 = none
     name: I32  # name of the longest; on a counter's track the code of the highest value
     style: _U8

@@ -17,7 +17,7 @@ _FRAME, _GRID = (
     'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12"',
     'stroke="#8884" fill="none"',
 )
-Point = tuple[float, float]
+_Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _list_spans(traces: Sequence[Any]) -> Iterator[tuple[int, str, float, float]
             yield number, name, start, ends[name]
 
 
-def _points(trace: Any) -> list[Point | None]:
+def _points(trace: Any) -> list[_Point | None]:
     """Return the points of a trace; None where a line is broken."""
     pairs = zip(trace.x if trace.x is not None else (), trace.y if trace.y is not None else (), strict=False)
     return [None if _is_none(x) or _is_none(y) else (float(x), float(y)) for x, y in pairs]
@@ -133,7 +133,7 @@ def _fit(values: Sequence[float], start: float, end: float, is_log: bool = False
     return _Scale(low, high, start, end, is_log)
 
 
-def _path(points: Iterable[Point | None], *, has_steps: bool) -> Iterator[str]:
+def _path(points: Iterable[_Point | None], *, has_steps: bool) -> Iterator[str]:
     is_begun = False
     for point in points:
         if point is not None:

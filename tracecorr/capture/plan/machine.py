@@ -43,7 +43,7 @@ _MODULE = Path("/sys/module/amdgpu")
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of proc_ns.h (Linux 3.8 to 6.18)
 
 
-def read_text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return the text of a file of the kernel, or "" where it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
@@ -87,16 +87,16 @@ def _look_at_debugfs() -> Finding:
 def is_virtual_function() -> bool:
     """Tell whether a GPU of this machine is an SR-IOV function, whose registers must not be read in bulk."""
     for device in _DRM.glob("renderD*/device"):
-        if read_text(device / "vendor") != _AMD_VENDOR:
+        if _read_text(device / "vendor") != _AMD_VENDOR:
             continue
-        if _can_see(device / "physfn") or read_text(device / "device") in _VIRTUAL_FUNCTIONS:
+        if _can_see(device / "physfn") or _read_text(device / "device") in _VIRTUAL_FUNCTIONS:
             return True
     return False
 
 
 def _look_at_lockdown() -> Finding:
     """Read the kernel's lockdown mode: confidentiality bars tracefs and probes."""
-    mode = next((w.strip("[]") for w in read_text(_LOCKDOWN).split() if w.startswith("[")), "none")
+    mode = next((w.strip("[]") for w in _read_text(_LOCKDOWN).split() if w.startswith("[")), "none")
     if mode == "confidentiality":
         return Finding("lockdown", NO, "confidentiality: tracing is barred", "boot with lockdown=integrity")
     return Finding("lockdown", YES, f"mode {mode}: tracing is allowed")
@@ -107,7 +107,7 @@ def _look_at_rights() -> Finding:
     if os.geteuid() != 0:
         return Finding("rights", NO, "tracing needs root", f"run it as root: {call_as_root('...')}")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    paranoid = read_text(_PARANOID) or "unknown"
+    paranoid = _read_text(_PARANOID) or "unknown"
     return Finding("rights", YES, f"root; open files {soft} of {hard}; perf_event_paranoid {paranoid}")
 
 

@@ -228,7 +228,7 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
     for absent in plan.absent:
         lines.append(f"  {absent.what}: {absent.why}")
         if absent.remedy:
-            lines.append(f"    mend: {absent.remedy}")
+            lines.append(f"    fix: {absent.remedy}")
     return "\n".join(lines)
 
 

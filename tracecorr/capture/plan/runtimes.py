@@ -130,7 +130,7 @@ _MAPPING = re.compile(r"^(\S+) r\S?x\S \S+ \S+ (\d+) +(/.*)$", re.MULTILINE)
 
 
 # Told the reason why an ELF file could not be read.
-Refuse = Callable[[str], object]
+_Refuse = Callable[[str], object]
 
 
 def _ignore(_reason: str) -> None:
@@ -146,7 +146,7 @@ class MappedFile:
     path: str
 
 
-def read_runtime(path: Path, seen_as: str = "", refuse: Refuse = _ignore) -> Runtime | None:
+def read_runtime(path: Path, seen_as: str = "", refuse: _Refuse = _ignore) -> Runtime | None:
     """Return what a library exports, or None where it is no runtime (or no library of this kind of machine).
 
     Args:
@@ -198,7 +198,7 @@ def has_usual_name(path: str) -> bool:
     return _USUAL.match(Path(path).name) is not None
 
 
-def read_mapped_runtime(pid: int, mapping: MappedFile, refuse: Refuse = _ignore) -> Runtime | None:
+def read_mapped_runtime(pid: int, mapping: MappedFile, refuse: _Refuse = _ignore) -> Runtime | None:
     """Return what a mapped library exports, or None where it is no runtime; `refuse` as for `read_runtime`."""
     seen_as = mapping.path.removesuffix(" (deleted)")
     inside = Path(f"/proc/{pid}/root{seen_as}")
@@ -242,7 +242,7 @@ def _read(
     wanted: re.Pattern[str],
     any_of: Iterable[str],
     kind: str = "",
-    refuse: Refuse = _ignore,
+    refuse: _Refuse = _ignore,
 ) -> Runtime | None:
     try:
         with BoundedFile(path) as stream:

@@ -100,7 +100,7 @@ def enable(descriptor: int) -> None:
     fcntl.ioctl(descriptor, _ENABLE, 0)
 
 
-def disable(descriptor: int) -> None:
+def _disable(descriptor: int) -> None:
     """Stop an event and those of the children."""
     fcntl.ioctl(descriptor, _DISABLE, 0)
 
@@ -347,7 +347,7 @@ class PerfRecorder:
         self._running = False
         for descriptor in self._events:
             with contextlib.suppress(OSError):
-                disable(descriptor)
+                _disable(descriptor)
         self._over.set()
         if self._reader is not None:
             self._reader.join()

@@ -12,10 +12,10 @@ from tracecorr.capture.tracefs.journal import PREFIX, Journal
 from tracecorr.capture.workload.invoker import call_as_root
 from tracecorr.model.errors import ControlFileError, MachineError
 
-MOUNT_POINT = Path("/sys/kernel/tracing")
+_MOUNT_POINT = Path("/sys/kernel/tracing")
 # Where probes are defined; the last one lists those of the others, too, and alone has fprobes.
 PROBE_FILES = ("kprobe_events", "uprobe_events", "dynamic_events")
-_HOW_TO_MOUNT = f"as root: mount -t tracefs nodev {MOUNT_POINT}"
+_HOW_TO_MOUNT = f"as root: mount -t tracefs nodev {_MOUNT_POINT}"
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def mounted_tracefs() -> Path | None:
         words = line.split()
         if len(words) > 2 and words[2] == "tracefs":
             found.append(Path(words[1].encode().decode("unicode_escape")))
-    return MOUNT_POINT if MOUNT_POINT in found else found[0] if found else None
+    return _MOUNT_POINT if _MOUNT_POINT in found else found[0] if found else None
 
 
 def find_tracefs(journal: Journal | None = None) -> Tracefs:
@@ -171,11 +171,11 @@ def find_tracefs(journal: Journal | None = None) -> Tracefs:
 
 
 def _mount(journal: Journal) -> Path:
-    if not MOUNT_POINT.is_dir():
+    if not _MOUNT_POINT.is_dir():
         raise MachineError("this kernel has no tracefs", "it needs CONFIG_TRACING")
-    journal.note("mount", path=str(MOUNT_POINT))
+    journal.note("mount", path=str(_MOUNT_POINT))
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"nodev", os.fsencode(MOUNT_POINT), b"tracefs", 0, None):
+    if libc.mount(b"nodev", os.fsencode(_MOUNT_POINT), b"tracefs", 0, None):
         reason = os.strerror(ctypes.get_errno())
-        raise MachineError(f"cannot mount tracefs at {MOUNT_POINT}: {reason}", _HOW_TO_MOUNT)
-    return MOUNT_POINT
+        raise MachineError(f"cannot mount tracefs at {_MOUNT_POINT}: {reason}", _HOW_TO_MOUNT)
+    return _MOUNT_POINT

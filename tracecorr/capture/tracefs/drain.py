@@ -65,7 +65,7 @@ class Drain:
                 for cpu in list_cpus(root):
                     output = open_output(name, cpu)
                     source = os.open(root / f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
-                    self._buffers.append(_Buffer(source, output, page_bytes(root)))
+                    self._buffers.append(_Buffer(source, output, _page_bytes(root)))
         except BaseException:
             self.close()
             raise
@@ -211,7 +211,7 @@ def list_cpus(instance: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("cpu")) for path in (instance / "per_cpu").glob("cpu[0-9]*"))
 
 
-def page_bytes(instance: Path) -> int:
+def _page_bytes(instance: Path) -> int:
     """Return the size of a page of an instance's buffers (buffer_subbuf_size_kb, Linux 6.8)."""
     try:
         return int((instance / "buffer_subbuf_size_kb").read_text()) * 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW
+from tracecorr.clock.hull import NO_HIGH, NO_LOW
 from tracecorr.link.events import find_places
 from tracecorr.link.writes.alignment import Log, Piece, Run, align_runs, list_missing
 from tracecorr.link.writes.descriptions import WRITES, Written, follow_writes
@@ -99,13 +99,13 @@ def join_writers(known: LogWrites, log: pl.DataFrame) -> LogWrites:
         known: what is placed.
         log: part events of the logs (`LOG_COLUMNS`).
     """
-    wrote = _join_records(list_records(log), known.placed)
+    wrote = _join_records(_list_records(log), known.placed)
     writers, by_themselves = _list_writers(wrote)
     sure = wrote.filter(pl.col("write_evidence").cast(pl.String) != INFERRED)
     return replace(known, writers=writers, spans=_list_spans(sure, by_themselves))
 
 
-def list_records(log: pl.DataFrame) -> pl.DataFrame:
+def _list_records(log: pl.DataFrame) -> pl.DataFrame:
     """Return the lines of logs that have a row: file, offset, end, stamp_ns, next_ns, pid, tid, by file and offset.
 
     Args:

@@ -11,24 +11,121 @@ A call encloses what follows it up to the next call's line, whether its exit com
 line only if its exit comes, and no more than `WAIT_BYTES` of the file behind its enter: how long a call without exit
 really went on is not known. So the rows behind that line wait for the exit (`_find_held`), and neither depth nor parent
 depends on how the file is cut. Calls without a thread enclose what follows up to the next call's line only.
+
+The records of one block as parallel arrays, and the account of its bytes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from tracecorr import native
+from tracecorr.model import schema
 from tracecorr.model.kinds import WITHOUT_EXIT
 from tracecorr.native import Ints
 from tracecorr.read.amdlog.messages import Kind
-from tracecorr.read.amdlog.rows import Rows
 from tracecorr.read.amdlog.tokens import Thread, Vocabulary
 
-Mask = npt.NDArray[np.bool_]
+_Array = npt.NDArray[Any]
+
+# Column -> type and the value that stands for null (or for the usual case).
+_COLUMNS: dict[str, tuple[type, int]] = {
+    "offset": (np.int64, 0), "length": (np.int64, 0), "stamp": (np.int64, 0), "thread": (np.int32, 0),
+    "lane": (np.int32, 0), "kind": (np.int8, 0), "layer": (np.int8, 0), "name": (np.int32, 0),
+    "result": (np.int32, -1), "kernel": (np.int32, -1), "flags": (np.uint16, 0), "kernarg_bytes": (np.int64, -1),
+    "packet_index": (np.int64, -1), "size_bytes": (np.int64, -1), "told_us": (np.int32, -1),
+    "ring": (np.uint64, 0), "signal": (np.uint64, 0), "command": (np.uint64, 0),
+    "stream": (np.uint64, 0), "arg": (np.uint64, 0),
+    "is_rocr": (np.bool_, 0), "is_old": (np.bool_, 0), "is_held": (np.bool_, 0), "is_passed": (np.bool_, 0),
+    "is_doubtful": (np.bool_, 0),
+}  # fmt: skip
+COLUMNS = frozenset(_COLUMNS)
+NULLS = {name: null for name, (_, null) in _COLUMNS.items()}
+
+
+class Rows:
+    """Hold one value per record and column; a column that nobody has set is null.
+
+    Args:
+        size: how many records.
+        columns: their values, with the room before them.
+        room: how many other rows may be put before them without a copy of them.
+    """
+
+    def __init__(self, size: int, columns: dict[str, _Array] | None = None, room: int = 0) -> None:
+        self._size, self._room = size, room
+        self._columns = columns or {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, name: str) -> _Array:
+        return self._whole(name)[self._room :]
+
+    def __setitem__(self, name: str, values: _Array) -> None:
+        dtype, _ = _COLUMNS[name]
+        if not self._room:
+            self._columns[name] = values.astype(dtype, copy=False)
+            return
+        self._columns[name] = np.empty(self._room + self._size, dtype)
+        self._columns[name][self._room :] = values
+
+    def put(self, name: str, values: _Array) -> None:
+        """Set a column with the room before it."""
+        self._columns[name] = values
+
+    def has(self, name: str) -> bool:
+        """Tell whether the column was set."""
+        return name in self._columns
+
+    def take(self, rows: _Array, columns: frozenset[str] = COLUMNS) -> Rows:
+        """Return the given rows, in that order, with some of the columns."""
+        return Rows(len(rows), {name: self[name].take(rows) for name in self._columns if name in columns})
+
+    def without_nulls(self) -> Rows:
+        """Return the rows without the columns that are null throughout, which nobody needs to look at again."""
+        return Rows(
+            len(self), {name: column for name in self._columns if ((column := self[name]) != NULLS[name]).any()}
+        )
+
+    def behind(self, others: Rows) -> Rows:
+        """Return these rows with as many others before them as there is room for; both share their memory."""
+        for name in {**others._columns, **self._columns}:
+            self._whole(name)[: self._room] = others[name]
+        return Rows(self._room + self._size, dict(self._columns))
+
+    def _whole(self, name: str) -> _Array:
+        if name not in self._columns:
+            dtype, null = _COLUMNS[name]
+            self._columns[name] = np.full(self._room + self._size, null, dtype)
+        return self._columns[name]
+
+
+class Ledger:
+    """Count records and bytes by outcome and reason."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def add(self, outcome: str, reason: str, records: int, size: int) -> None:
+        """Count some records more."""
+        before = self._counts.get((outcome, reason), (0, 0))
+        self._counts[outcome, reason] = before[0] + records, before[1] + size
+
+    def frame(self, file: int) -> pl.DataFrame:
+        """Return the counts as `LEDGER`."""
+        rows = [(*key, *counts) for key, counts in sorted(self._counts.items()) if counts[0]]
+        frame = pl.DataFrame(rows, schema=("outcome", "reason", "records", "bytes"), orient="row")
+        return schema.LEDGER.conform(frame.with_columns(file=pl.lit(file), source=pl.lit("amd_log")))
+
+
+_Mask = npt.NDArray[np.bool_]
 # Bounds what waits: all rows that are held back lie in the last so many bytes read.
 WAIT_BYTES = 8 << 20
 
@@ -50,7 +147,7 @@ class Lanes:
         self._count = 0
 
     def of(
-        self, threads: list[Thread], thread: npt.NDArray[np.int32], stamp: Ints, is_rocr: Mask, room: int = 0
+        self, threads: list[Thread], thread: npt.NDArray[np.int32], stamp: Ints, is_rocr: _Mask, room: int = 0
     ) -> npt.NDArray[np.int32]:
         """Return the lane of each record, in the order of the file, behind room for others.
 
@@ -98,7 +195,7 @@ class Lanes:
 
 
 @dataclass
-class Held:
+class _Held:
     """Say what of a batch waits for the exits of open calls.
 
     Args:
@@ -106,11 +203,11 @@ class Held:
         passed: open calls that enclose nothing behind this batch.
     """
 
-    rows: Mask
-    passed: Mask
+    rows: _Mask
+    passed: _Mask
 
 
-def pair(records: native.Records, without_exit: Mask, doubtful: Mask) -> tuple[Ints, Ints]:
+def _pair(records: native.Records, without_exit: _Mask, doubtful: _Mask) -> tuple[Ints, Ints]:
     """Return of an enter its exit, `OPEN` or `NO_EXIT`, of an exit its enter, or `NO_EXIT`; and the next calls.
 
     Args:
@@ -135,7 +232,7 @@ def pair(records: native.Records, without_exit: Mask, doubtful: Mask) -> tuple[I
     return partner, following
 
 
-def _pair_shared(records: native.Records, partner: Ints, doubtful: Mask) -> None:
+def _pair_shared(records: native.Records, partner: Ints, doubtful: _Mask) -> None:
     """Set the partners of calls in shared lanes."""
     lane, kind, name, offset = (records.columns[column] for column in ("lane", "kind", "name", "offset"))
     shared = records.columns["shared"]
@@ -188,24 +285,24 @@ def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) ->
             del stack[same:]
 
 
-def nest(records: native.Records, partner: Ints) -> tuple[Ints, Ints]:
+def _nest(records: native.Records, partner: Ints) -> tuple[Ints, Ints]:
     """Return how many calls enclose each row, and the innermost one (-1 = none)."""
     return records.nest_calls(partner, WAIT_BYTES)
 
 
-def _find_held(records: native.Records, partner: Ints, following: Ints, position: int) -> Held:
+def _find_held(records: native.Records, partner: Ints, following: Ints, position: int) -> _Held:
     """Return what waits for the exits of open calls when the file is read up to byte `position`."""
     lane, kind, offset, passed = (records.columns[column] for column in ("lane", "kind", "offset", "passed"))
     is_open = (kind == Kind.ENTER) & (partner == OPEN) & (following >= 0) & ~passed
     waits = is_open & ~records.columns["shared"] & (position - offset <= WAIT_BYTES)
     if not waits.any():
-        return Held(np.zeros(records.count, np.bool_), passed | is_open)
+        return _Held(np.zeros(records.count, np.bool_), passed | is_open)
     first = np.full(records.lanes, records.count)
     np.minimum.at(first, lane[waits], following[waits])
-    return Held(np.arange(records.count) >= first[lane], passed | (is_open & ~waits))
+    return _Held(np.arange(records.count) >= first[lane], passed | (is_open & ~waits))
 
 
-def _pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubtful: Mask, wait_bytes: int) -> Ints:
+def _pair_without_threads(rows: Ints, kind: Ints, name: Ints, offset: Ints, doubtful: _Mask, wait_bytes: int) -> Ints:
     """Return for each of `rows` (calls in file order) its partner; -1 = open, -2 = none.
 
     Without threads, several of them may print into the one lane. An exit belongs to the open call of its name only if
@@ -263,7 +360,7 @@ class _Folds:
     shader: Ints
     kernarg: Ints
     command: Ints
-    waiting: Mask
+    waiting: _Mask
 
 
 @dataclass
@@ -282,9 +379,9 @@ class Joined:
     partner: Ints
     depth: Ints
     parent: Ints
-    held: Held
+    held: _Held
     folds: _Folds
-    stays_open: Mask
+    stays_open: _Mask
     emitted: Ints
 
     def carry(self, rows: Rows) -> Rows:
@@ -314,8 +411,8 @@ class Joiner:
         records = native.Records(**own, shared=shared, passed=rows["is_passed"])
         kind, name = own["kind"], own["name"]
         is_leaf = (name == self._leaves[0]) | (name == self._leaves[1])
-        partner, following = pair(records, is_leaf, rows["is_doubtful"])
-        depth, parent = nest(records, partner)
+        partner, following = _pair(records, is_leaf, rows["is_doubtful"])
+        depth, parent = _nest(records, partner)
         held = _find_held(records, partner, following, position)
         held.rows &= not is_last
         stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)

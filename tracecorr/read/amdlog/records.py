@@ -27,8 +27,7 @@ from tracecorr.model.reasons import (
 from tracecorr.native import KERNEL, Ints, Scratch, Struct
 from tracecorr.read.amdlog.notices import Notice, find_notices
 from tracecorr.read.amdlog.tokens import IS_COMPLAINT, IS_INCOMPLETE, IS_ROCR, IS_TORN, Vocabulary, thread_of
-from tracecorr.read.amdlog.torn import Head, Join, find_joins, find_swapped, without_cut_number
-from tracecorr.read.amdlog.wholeness import THREAD, is_ended
+from tracecorr.read.amdlog.torn import THREAD, Head, Join, find_joins, find_swapped, is_ended, without_cut_number
 from tracecorr.read.text import Text
 
 _NEWLINE = 10
@@ -46,7 +45,7 @@ _HOLE = re.compile(rb"\0+")
 _LEAST_HOLE = bytes(64)
 _LARGE_HOLE = re.compile(_LEAST_HOLE + rb"\0*")
 # Errors that a line end was seen in the middle of.
-BROKEN_MESSAGES = (b"HW Exception Error",)
+_BROKEN_MESSAGES = (b"HW Exception Error",)
 _COLUMNS = ("start", "end", "stamp", "thread", "message")
 _OTHER_COLUMNS = ("start", "end", "until", "lines")
 # As `records.c` tells them of lines that are no record, and what is found here.
@@ -106,7 +105,7 @@ class Records:
 
 
 @dataclass
-class Others:
+class _Others:
     """Hold lines and parts of lines that are no record; `until` is behind the line end."""
 
     start: Ints
@@ -115,9 +114,9 @@ class Others:
     lines: Ints
     reason: Any
 
-    def take(self, rows: Any) -> Others:
+    def take(self, rows: Any) -> _Others:
         """Return some of them."""
-        return Others(*(column[rows] for column in vars(self).values()))
+        return _Others(*(column[rows] for column in vars(self).values()))
 
 
 class RecordReader:
@@ -153,7 +152,7 @@ class RecordReader:
         """Return the records of a block as they stand there, of which some may be cut by another writer."""
         return self._scan(text)[0]
 
-    def _scan(self, text: Text) -> tuple[Records, Others]:
+    def _scan(self, text: Text) -> tuple[Records, _Others]:
         threads, has_holes = self._vocabulary.threads, text.raw.find(b"\0", text.start, text.stop) >= 0
         scan = Struct("Scan", raw=text.bytes, at=text.start, stop=text.stop, merge=not has_holes)
         scan.set(worst_level=max(WORST_LEVELS), **_thread_table(threads))
@@ -168,7 +167,7 @@ class RecordReader:
         columns = {name: scan[name][:count] for name in (*_COLUMNS, "flags")}
         records = Records(**columns, used=(count, scan["used_bytes"]), has_holes=has_holes)
         found = (scan[f"other_{name}"][:others] for name in (*_OTHER_COLUMNS, "reason"))
-        return records, Others(*found)
+        return records, _Others(*found)
 
     def _make_room(self, scan: Struct, room: int) -> None:
         """Make room for so many records, and as many lines that are none."""
@@ -180,7 +179,7 @@ class RecordReader:
         scan.set(room=room, other_room=room)
         self._room = room
 
-    def _join_torn(self, text: Text, records: Records, others: Others) -> None:
+    def _join_torn(self, text: Text, records: Records, others: _Others) -> None:
         """Put torn records together, and account for all that is no record."""
         is_tail = np.zeros(len(others.start), np.bool_)
         output, more = (0, 0), 0
@@ -232,10 +231,10 @@ def _is_multi_line(text: Text, record: int) -> bool:
     return found >= 0 and text.raw.find(b"\n", record, found) < 0
 
 
-def _continue_errors(text: Text, records: Records, others: Others) -> Others:
+def _continue_errors(text: Text, records: Records, others: _Others) -> _Others:
     """Give errors that are broken over lines their further lines, and return the other lines that are no record.
 
-    That are lines behind it that are indented, and one that ends a message of `BROKEN_MESSAGES`.
+    That are lines behind it that are indented, and one that ends a message of `_BROKEN_MESSAGES`.
     """
     taken = np.zeros(len(others.start), np.bool_)
     for record in np.flatnonzero(records.flags & IS_COMPLAINT).tolist():
@@ -249,7 +248,7 @@ def _continue_errors(text: Text, records: Records, others: Others) -> Others:
     return others.take(~taken) if taken.any() else others
 
 
-def _goes_on_in(text: Text, records: Records, record: int, others: Others, line: int) -> bool:
+def _goes_on_in(text: Text, records: Records, record: int, others: _Others, line: int) -> bool:
     start, stop = int(others.start[line]), int(others.end[line])
     if others.lines[line] > 1 or text.slice(int(records.end[record]), start).strip(b"\r") != b"\n":
         return False
@@ -257,10 +256,10 @@ def _goes_on_in(text: Text, records: Records, record: int, others: Others, line:
     if piece.startswith((b"  ", b"\t")):
         return bool(piece.strip())
     whole = text.slice(int(records.message[record]), int(records.end[record])) + piece.rstrip()
-    return whole in BROKEN_MESSAGES
+    return whole in _BROKEN_MESSAGES
 
 
-def _take_notices(text: Text, records: Records, others: Others) -> Others:
+def _take_notices(text: Text, records: Records, others: _Others) -> _Others:
     """Take the notices from the lines that are no record; return the others."""
     if not len(others.start):
         return others
@@ -282,10 +281,10 @@ def _take_notices(text: Text, records: Records, others: Others) -> Others:
     for one in records.notices:
         records.used = records.used[0] + 1, records.used[1] + one.end - one.start
     columns = np.array(pieces, np.int64).reshape(-1, 5).T
-    return Others(*columns)
+    return _Others(*columns)
 
 
-def _count_others(text: Text, records: Records, others: Others, goes_on: bool) -> None:
+def _count_others(text: Text, records: Records, others: _Others, goes_on: bool) -> None:
     """Count what is no record by reason, holes apart; `goes_on`: a message of many lines was before this block."""
     if len(others.start) == 0:
         return
@@ -369,7 +368,7 @@ def list_holes(text: Text, records: Records) -> pl.DataFrame:
     return schema.LOSSES.conform(pl.DataFrame(found))
 
 
-def _measure_holes(text: Text, others: Others) -> Ints:
+def _measure_holes(text: Text, others: _Others) -> Ints:
     """Return the bytes of large holes in pieces of lines that are no records."""
     sizes = np.zeros(len(others.start), np.int64)
     for i, (first, stop) in enumerate(zip(others.start.tolist(), others.end.tolist(), strict=True)):

@@ -23,7 +23,7 @@ _NEWLINE, _COLON = b"\n:"
 
 
 @dataclass(frozen=True)
-class Order:
+class _Order:
     """Say of writes of several processes at once which landed in another order than they began.
 
     Args:
@@ -37,7 +37,7 @@ class Order:
 
 def find_order(
     position: Ints, length: Ints, pids: Sequence[int], at_once: Mask, read_at: Callable[[int, int], bytes], size: int
-) -> Order:
+) -> _Order:
     """Return which writes landed behind the next one.
 
     A process that has a record open goes on with it, and begins a record where it has none: only an order in which both
@@ -70,7 +70,7 @@ def find_order(
     # Of more than two at once a pair alone tells nothing.
     group = np.cumsum(np.append(True, ~at_once[:-1]))[one]
     many = np.bincount(group)[group] > 1
-    return Order(one[swapped & ~kept & ~many], one[(swapped == kept) | many])
+    return _Order(one[swapped & ~kept & ~many], one[(swapped == kept) | many])
 
 
 def _list_neighbours(codes: Ints) -> tuple[Ints, Ints]:

@@ -18,12 +18,11 @@ from tracecorr.model.columns import Table
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.model.parts import arrow_types
 from tracecorr.native import Ints, Struct, Words
-from tracecorr.read.amdlog.calls import Joined
+from tracecorr.read.amdlog.calls import NULLS, Joined, Rows
 from tracecorr.read.amdlog.details import Args, Details
-from tracecorr.read.amdlog.rows import NULLS, Rows
 from tracecorr.read.amdlog.tokens import Vocabulary
 
-Mask = npt.NDArray[np.bool_]
+_Mask = npt.NDArray[np.bool_]
 
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
 # Columns of a packet that its event has.
@@ -31,7 +30,7 @@ _OF_EVENT = frozenset({"ring", "signal", "packet_index", "size_bytes"})
 # Told durations are those between the stamps; a release that reads the clock again for them is off by so much.
 _STEP_NS = 3000
 _CLOCKS = ("mono", "mono_raw")
-Array = npt.NDArray[Any]
+_Array = npt.NDArray[Any]
 
 # What every row of a log has; a column without nulls is written in less time.
 _NEVER_NULL = frozenset({"file", "offset", "length", "stamp_ns", "clock", "layer", "name", "depth", "flags", "key"})
@@ -39,7 +38,7 @@ _NEVER_NULL = frozenset({"file", "offset", "length", "stamp_ns", "clock", "layer
 _NEVER_TOLD = frozenset({"comm", "cpu", "fd", "cmd"})
 
 
-class Texts:
+class _Texts:
     """Turn codes into columns of texts; the texts behind the codes only grow.
 
     The texts that occur are numbered again: the fewer of them, the fewer bits takes a row.
@@ -84,14 +83,14 @@ def _types_of(table: Table) -> _Types:
     return _Types(schema, {name: np.dtype(str(kind)) for name, kind in kinds.items() if pa.types.is_integer(kind)})
 
 
-class Columns:
+class _Columns:
     """Collect the columns of a table that a log may tell; those that are not set are null."""
 
     def __init__(self, table: Table, size: int) -> None:
         self._types, self._size = _types_of(table), size
         self._arrays: dict[str, pa.Array] = {}
 
-    def add(self, name: str, values: Array, present: Mask | None = None) -> None:
+    def add(self, name: str, values: _Array, present: _Mask | None = None) -> None:
         """Set a column of numbers; what is not present, and numbers that its type cannot hold, are null."""
         dtype = self._types.numbers[name]
         if not np.can_cast(values.dtype, dtype) and len(values):
@@ -101,7 +100,7 @@ class Columns:
                 present = fits if present is None else present & fits
         self._arrays[name] = _masked(values.astype(dtype, copy=False), present)
 
-    def add_rows(self, name: str, values: Array, rows: Ints, null: int | None = None, via: Ints | None = None) -> None:
+    def add_rows(self, name: str, values: _Array, rows: Ints, null: int | None = None, via: Ints | None = None) -> None:
         """Set a column of numbers to the values of some rows (-1 = null), through `via` where it is given.
 
         Args:
@@ -131,7 +130,7 @@ class Columns:
         return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _with_bitmap(values: Array, bits: npt.NDArray[np.uint8], nulls: int) -> pa.Array:
+def _with_bitmap(values: _Array, bits: npt.NDArray[np.uint8], nulls: int) -> pa.Array:
     if not nulls:
         return pa.array(values)
     buffers = [pa.py_buffer(bits), pa.py_buffer(values)]
@@ -148,7 +147,7 @@ def _nulls(kind: pa.DataType, size: int) -> pa.Array:
 _NULLS: dict[pa.DataType, pa.Array] = {}
 
 
-def _masked(values: Array, present: Mask | None) -> pa.Array:
+def _masked(values: _Array, present: _Mask | None) -> pa.Array:
     if present is None or present.all():
         return pa.array(values)
     bits = np.packbits(present, bitorder="little")
@@ -167,20 +166,20 @@ class TableMaker:
     def __init__(self, file: int, vocabulary: Vocabulary) -> None:
         self._file, self._threads = file, vocabulary.threads.values
         values = {"layer": list(LAYERS), "name": vocabulary.names.values, "kernel": vocabulary.kernels.values}
-        self._texts = {name: Texts(texts) for name, texts in values.items()}
-        self._clocks, self._results = Texts(list(_CLOCKS)), Texts(vocabulary.results.values)
+        self._texts = {name: _Texts(texts) for name, texts in values.items()}
+        self._clocks, self._results = _Texts(list(_CLOCKS)), _Texts(vocabulary.results.values)
 
     def events(self, rows: Rows, joined: Joined) -> pa.Table:
         """Return the rows that are complete as `PART_EVENTS`."""
         emitted = joined.emitted
-        columns = Columns(schema.PART_EVENTS, len(emitted))
+        columns = _Columns(schema.PART_EVENTS, len(emitted))
         self._add_common(columns, rows, emitted)
         self._add_calls(columns, rows, emitted, joined.partner)
         columns.add("depth", np.minimum(joined.depth.take(emitted), 0xFFFF).astype(np.uint16))
         columns.add_rows("parent_offset", rows["offset"], emitted, via=joined.parent)
         return columns.table()
 
-    def _add_common(self, columns: Columns, rows: Rows, emitted: Ints) -> None:
+    def _add_common(self, columns: _Columns, rows: Rows, emitted: Ints) -> None:
         """Add what every row has."""
         thread = rows["thread"].astype(np.int64)
         pids = np.array([-1 if t.pid is None else t.pid for t in self._threads], np.int64)
@@ -199,7 +198,7 @@ class TableMaker:
         columns.add_rows("offset", rows["offset"], emitted)
         columns.add_rows("length", rows["length"], emitted)
 
-    def _add_calls(self, columns: Columns, rows: Rows, emitted: Ints, partner: Ints) -> None:
+    def _add_calls(self, columns: _Columns, rows: Rows, emitted: Ints, partner: Ints) -> None:
         """Add what the exit of a call gives."""
         given = {name: rows[name] for name in ("kind", "stamp", "told_us", "stream", "flags")}
         # The exit of an orphan is the row itself: it has an exit record, but no duration.
@@ -219,8 +218,8 @@ class TableMaker:
         """Return the packets and copies of a block as `PART_PACKETS`: what their lines, and those before them, say."""
         size = len(details.packets)
         if size == 0:
-            return Columns(schema.PART_PACKETS, 0).table()
-        columns = Columns(schema.PART_PACKETS, size)
+            return _Columns(schema.PART_PACKETS, 0).table()
+        columns = _Columns(schema.PART_PACKETS, size)
         columns.add("file", np.full(size, self._file, np.uint16))
         columns.add("offset", details.rows["offset"][details.packets])
         own = details.packets + (len(rows) - len(details.rows))
@@ -240,7 +239,7 @@ def make_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 def make_args(args: Args, file: int) -> pa.Table:
     """Return args as `PART_ARGS`, by offset."""
     if not args.numbers and not args.texts:
-        return Columns(schema.PART_ARGS, 0).table()
+        return _Columns(schema.PART_ARGS, 0).table()
     keys = list(dict.fromkeys([*args.fields, *(key for _, key, _ in args.texts)]))
     number_of = np.array([keys.index(key) for key in args.fields], np.int32)
     of_text = np.array([keys.index(key) for _, key, _ in args.texts], np.int32)
@@ -248,7 +247,7 @@ def make_args(args: Args, file: int) -> pa.Table:
     offset = np.concatenate([*(offsets for _, offsets, _ in args.numbers), _ints(o for o, _, _ in args.texts)])
     values = np.concatenate([*(found for _, _, found in args.numbers), np.zeros(len(args.texts), np.uint64)])
     order = np.argsort(offset, kind="stable")
-    columns, numbers = Columns(schema.PART_ARGS, len(offset)), len(offset) - len(args.texts)
+    columns, numbers = _Columns(schema.PART_ARGS, len(offset)), len(offset) - len(args.texts)
     columns.add("file", np.full(len(offset), file, np.uint16))
     columns.add("offset", offset[order])
     columns.add_array(
@@ -266,7 +265,7 @@ def _ints(values: Any) -> Ints:
     return np.array(list(values), np.int64)
 
 
-def _add_fields(columns: Columns, size: int, details: Details) -> None:
+def _add_fields(columns: _Columns, size: int, details: Details) -> None:
     for name, (values, present) in details.packet_fields.items():
         if name not in _OF_EVENT:
             columns.add(name, values, present)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr import native
-from tracecorr.model.calls import STREAM_MAKERS
+from tracecorr.model.columns import STREAM_MAKERS
 from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM
 from tracecorr.native import Ints, Struct
 from tracecorr.read.amdlog import messages
@@ -29,7 +29,7 @@ from tracecorr.read.amdlog.messages import (
     WORD_FIELDS,
     general_name,
 )
-from tracecorr.read.amdlog.wholeness import THREAD, is_whole_kernel
+from tracecorr.read.amdlog.torn import THREAD, is_whole_kernel
 
 # Columns of all rows: the first ones hold addresses (0 = none), the last ones numbers (-1 = none).
 WORDS = ("ring", "signal", "command", "stream", "arg")
@@ -103,7 +103,7 @@ def thread_of(text: bytes) -> Thread:
     )  # fmt: skip
 
 
-class Codes:
+class _Codes:
     """Give texts codes: equal values have one.
 
     Args:
@@ -146,7 +146,7 @@ class _GeneralNames:
         names: gives the names their codes.
     """
 
-    def __init__(self, names: Codes) -> None:
+    def __init__(self, names: _Codes) -> None:
         self.table = native.HashTable()
         self._names, self._own, self._count = names, set[str](), 0
 
@@ -193,13 +193,13 @@ class Vocabulary:
     """Hold what `messages.py` says as numbers, and the codes of texts."""
 
     def __init__(self) -> None:
-        self.threads = Codes(thread_of, lambda thread: int(thread.length))
+        self.threads = _Codes(thread_of, lambda thread: int(thread.length))
         self.threads.code_of(Thread())
-        self.names = Codes(_decode, _mark_of_name)
-        self.kernels = Codes(
+        self.names = _Codes(_decode, _mark_of_name)
+        self.kernels = _Codes(
             lambda text: _DEVICE.sub("", _decode(text).strip()), lambda name: int(is_whole_kernel(name.encode()))
         )
-        self.results = Codes(_decode, lambda value: int(bool(_RESULT.fullmatch(value))))
+        self.results = _Codes(_decode, lambda value: int(bool(_RESULT.fullmatch(value))))
         self._general = _GeneralNames(self.names)
         self.fields: list[str] = []
         self._sinks: list[int] = []

@@ -1,14 +1,15 @@
 """Events by name: which row, columns and args a record becomes, before enter and exit are paired.
 
-Both readers (text and ring buffer pages) make the same wide frames: the columns of `BASE`, and for
+Both readers (text and ring buffer pages) make the same wide frames: the columns of `_BASE`, and for
 each field `x` of the event `u_x` (u64) and `t_x` (text). The functions here turn them into halves: one side of a call,
-or a whole moment.
+or a whole moment. Texts that programs and drivers write into the trace are markers, clock samples and ranges of roctx.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
@@ -17,16 +18,17 @@ import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.model.parts import Block
 from tracecorr.model.schema import CAT
-from tracecorr.read.ftrace.tracepoints import event_layer
-from tracecorr.read.kernel_log import list_fields, name_messages
-from tracecorr.read.kfd import ioctl_name, layer_of, result_text
+from tracecorr.read.ftrace.tracepoints import event_layer, split_fields, typed_fields
+from tracecorr.read.kernel_log.printk import list_fields, name_messages
+from tracecorr.read.kfd.ioctls import ioctl_name, layer_of, result_text
 from tracecorr.read.text import MIX, Words
 
-BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
+_BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2
 # FUNCTION: a probe, or a print of the driver; GRAPH and MOMENT: the function_graph and the function tracer.
-SYSCALL, FUNCTION, GRAPH, MOMENT = 1, 2, 3, 4
+SYSCALL, FUNCTION, GRAPH, _MOMENT = 1, 2, 3, 4
 # Numbers below this (all thread numbers are) index a table of their own.
 _SMALL = 1 << 22
 _MOST_ERROR = np.uint64(4095)
@@ -87,16 +89,16 @@ class Batch:
     exit_args: list[pl.DataFrame] = field(default_factory=list)
 
     def add(self, frame: pl.DataFrame, *, phase: int, call: int, **columns: pl.Expr | str | None) -> None:
-        """Add the rows of `frame` as halves, with `columns` on top of `BASE`."""
+        """Add the rows of `frame` as halves, with `columns` on top of `_BASE`."""
         if frame.is_empty():
             return
         values = {k: v if isinstance(v, pl.Expr) else pl.lit(v, pl.String) for k, v in columns.items()}
         values |= {"phase": pl.lit(phase), "call": pl.lit(call)}
-        values |= {c: pl.col(c) for c in BASE if c in frame.columns and c not in values}
+        values |= {c: pl.col(c) for c in _BASE if c in frame.columns and c not in values}
         # A column that has its type already needs no cast: there are many small frames.
         self.halves.append(
             frame.select(
-                value if frame.schema.get(c) == HALF[c] and c in BASE else value.cast(HALF[c]).alias(c)
+                value if frame.schema.get(c) == HALF[c] and c in _BASE else value.cast(HALF[c]).alias(c)
                 for c, value in values.items()
             )
         )
@@ -113,7 +115,7 @@ class Batch:
                 "offset",
                 pl.lit(key, CAT).alias("key"),
                 value_of(frame, key).alias("u64"),
-                text_of(frame, key).alias("text"),
+                _text_of(frame, key).alias("text"),
             )
             if any(frame[c].null_count() for c in given):
                 rows = rows.filter(pl.col("u64").is_not_null() | pl.col("text").is_not_null())
@@ -137,7 +139,7 @@ def _values(frame: pl.DataFrame, key: str) -> pl.Series:
     return frame.select(pl.col("seq"), value=value_of(frame, key))["value"]
 
 
-def text_of(frame: pl.DataFrame, key: str) -> pl.Expr:
+def _text_of(frame: pl.DataFrame, key: str) -> pl.Expr:
     """Return the texts of field `key`, null where the frame has none."""
     return pl.col(f"t_{key}") if f"t_{key}" in frame.columns else pl.lit(None, pl.String)
 
@@ -148,7 +150,7 @@ def used_fields(name: str, keys: list[str]) -> set[str]:
     return {*chosen.values(), *args}
 
 
-def wrap(value: pl.Expr, bits: int) -> pl.Expr:
+def _wrap(value: pl.Expr, bits: int) -> pl.Expr:
     """Return u64 values as signed integers of `bits` bits."""
     if bits == 64:
         return value.reinterpret(signed=True)
@@ -164,7 +166,7 @@ def add_syscall_enter(batch: Batch, frame: pl.DataFrame, name: str, keys: list[s
         if key in keys:
             value = value_of(frame, key)
             size = value.cast(pl.Int64, strict=False)
-            columns[column] = {"fd": wrap(value, 32), "cmd": value & 0xFFFFFFFF, "size_bytes": size}.get(column, value)
+            columns[column] = {"fd": _wrap(value, 32), "cmd": value & 0xFFFFFFFF, "size_bytes": size}.get(column, value)
     columns |= {"layer": "syscall", "name": name}
     if "cmd" in columns:
         columns |= _ioctl_columns(_values(frame, "cmd"), name)
@@ -182,7 +184,7 @@ def _ioctl_columns(cmd: pl.Series, name: str) -> dict[str, pl.Expr | str | None]
     return {"name": pl.lit(names.gather(pl.Series(codes))), "layer": pl.lit(layers.gather(pl.Series(codes)))}
 
 
-def results(frame: pl.DataFrame, key: str, *, as_hex: bool = False) -> pl.Series:
+def _results(frame: pl.DataFrame, key: str, *, as_hex: bool = False) -> pl.Series:
     """Return the texts of the return values in field `key`: `0`, an errno name, or the number."""
     values = _values(frame, key)
     # Error numbers are small negative ones: shifted they are small positive ones.
@@ -228,7 +230,7 @@ def _number_small(values: npt.NDArray[np.int64]) -> tuple[Words, npt.NDArray[np.
 def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str, *, is_raw: bool = False) -> None:
     """Add the exits of system call `name`; the value is the field `ret`; those of `raw_syscalls` are said to be so."""
     columns: dict[str, pl.Expr | str | None] = {"is_raw": pl.lit(value=True)} if is_raw else {}
-    columns["result"] = pl.lit(results(frame, "ret", as_hex=name in _ADDRESS_CALLS))
+    columns["result"] = pl.lit(_results(frame, "ret", as_hex=name in _ADDRESS_CALLS))
     batch.add(frame, phase=EXIT, call=SYSCALL, key=name, layer="syscall", name=name, **columns)
 
 
@@ -239,7 +241,7 @@ def _add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]
     """Add hits of a probe on a doorbell store: fields `sig`, `val`, perhaps `ring` and others."""
     batch.add(
         frame, phase=INSTANT, call=0, layer="doorbell", name="doorbell", arg=value_of(frame, "sig"),
-        packet_index=wrap(value_of(frame, "val"), 64), ring=value_of(frame, "ring"),
+        packet_index=_wrap(value_of(frame, "val"), 64), ring=value_of(frame, "ring"),
     )  # fmt: skip
     batch.add_args(frame, [k for k in keys if k not in ("sig", "val", "ring", *_INDEXES)])
     if set(_INDEXES) <= set(keys):
@@ -312,7 +314,7 @@ def _add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *
         }
     value = next((k for k in keys if k in _RETURN_KEYS), None) if is_return else None
     if value:
-        columns["result"] = pl.coalesce(pl.lit(results(frame, value)), text_of(frame, value).cast(CAT))
+        columns["result"] = pl.coalesce(pl.lit(_results(frame, value)), _text_of(frame, value).cast(CAT))
     batch.add(frame, phase=EXIT if is_return else ENTER, call=FUNCTION, **columns)
     batch.add_args(frame, [k for k in keys if k != value], of_exit=is_return)
 
@@ -326,7 +328,7 @@ def _add_places(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
 def add_function(batch: Batch, frame: pl.DataFrame) -> None:
     """Add function tracer records; columns `function` and `module`."""
     layer = layer_of(pl.col("function"), pl.col("module"))
-    batch.add(frame, phase=INSTANT, call=MOMENT, layer=layer, name=pl.col("function"))
+    batch.add(frame, phase=INSTANT, call=_MOMENT, layer=layer, name=pl.col("function"))
 
 
 def add_graph(batch: Batch, frame: pl.DataFrame, depth: pl.Expr, dur_ns: pl.Expr, *, is_exit: bool) -> None:
@@ -377,7 +379,7 @@ def add_console(batch: Batch, frame: pl.DataFrame) -> None:
         batch.add_args(told, [key])
 
 
-def add_marker(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
+def _add_marker(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
     """Add trace markers: with the fields `keys` a clock sample, without them free text in `rest`."""
     batch.add(frame, phase=INSTANT, call=0, layer="marker", name="clock_sync" if keys else "marker")
     batch.add_args(frame, keys)
@@ -400,3 +402,80 @@ def _syscalls() -> dict[int, tuple[str, list[str]]]:
 def all_args(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the frames as rows of `PART_ARGS`."""
     return schema.PART_ARGS.conform(pl.concat(frames, how="vertical_relaxed")) if frames else schema.PART_ARGS.empty()
+
+
+# What the kernel prints in front of a marker.
+MARKER = "tracing_mark_write"
+CLOCK_NAMES = ("clock_sync", "TRACECORR_SYNC", "tracecorr_clock")
+CLOCK_TEXT = rf"^(?:{'|'.join(CLOCK_NAMES)}) "
+# What instrumented amdgpu drivers print with trace_printk: `[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=.. queue_id=..`,
+# `KFD_MQD_CREATE: pid= gpu= qid= type= active=`, `KFD_MQD_DESTROY: qid=`, `[CU_MASK] ...` (DKMS trees of 2026).
+DRIVER_TEXT = r"^(?:\[KFD-TRACE\] *|\[CU_MASK\]|KFD_MQD_\w+:)"
+_DRIVER_NAME = r"^(?:\[KFD-TRACE\] *)?\[?(\w+)"
+_NOT_CHOSEN = "range_not_chosen"
+_PLACE = ["file", "offset"]
+
+
+def add_marker_texts(batch: Batch, frame: pl.DataFrame) -> None:
+    """Add trace markers with their text in the column `rest`; clock samples get their fields."""
+    is_clock = frame["rest"].str.contains(CLOCK_TEXT)
+    _add_marker(batch, frame.filter(~is_clock), [])
+    samples = frame.filter(is_clock).with_columns(pl.col("rest").str.replace(r" monotonic=", " mono="))
+    for keys, rows in split_fields(samples, "equals"):
+        _add_marker(batch, typed_fields(rows, keys), keys)
+
+
+def add_printk(batch: Batch, frame: pl.DataFrame) -> None:
+    """Add texts of trace_printk (`rest`) of the function in `event`; those of KFD become its events."""
+    ours = frame["rest"].str.contains(DRIVER_TEXT)
+    add_others(batch, frame.filter(~ours))
+    frame = frame.filter(ours).with_columns(
+        pl.col("rest").str.extract(_DRIVER_NAME).fill_null("KFD_TRACE").alias("name"),
+        pl.col("event").alias("function"),
+        pl.col("rest").alias("text"),
+    )
+    mqd = pl.col("name").str.contains("MQD|CU_MASK")
+    layer = pl.when(mqd).then(pl.lit("mqd")).otherwise(pl.lit("kfd"))
+    for keys, rows in split_fields(frame, "equals"):
+        # It lies in what its thread has open, as a record of the function tracer does.
+        batch.add(rows, phase=INSTANT, call=FUNCTION, layer=layer, name=pl.col("name"))
+        batch.add_args(typed_fields(rows, keys), keys)
+        batch.add_text(rows, "function", pl.col("function"))
+        batch.add_text(rows, "body", pl.col("text"))
+
+
+def keep_ranges(blocks: Iterable[Block], names: Iterable[str]) -> Iterator[Block]:
+    """Yield the blocks of a kernel trace without the roctx ranges and marks that have another text.
+
+    The ledger calls their records skipped. A pop is dropped with its push, so that it ends no other range; one whose
+    push was not seen has no text and is dropped, too.
+
+    Args:
+        blocks: of one recording, in order; the text of a range comes with or before its row.
+        names: texts of the ranges to keep.
+    """
+    chosen = pl.Series(list(names), dtype=pl.String)
+    places = schema.PART_ARGS.empty().select(_PLACE)
+    for block in blocks:
+        told = block.args.filter((pl.col("key").cast(pl.String) == "text") & pl.col("text").is_in(chosen.implode()))
+        places = pl.concat([places, told.select(_PLACE)])
+        is_range = (pl.col("layer") == "marker") & pl.col("name").cast(pl.String).is_in(["roctx_range", "roctx_mark"])
+        others = block.events.filter(is_range).join(places, on=_PLACE, how="anti")
+        if others.is_empty():
+            yield block
+            continue
+        events = block.events.join(others, on=_PLACE, how="anti", maintain_order="left")
+        yield replace(block, events=events, ledger=pl.concat([block.ledger, _count_skipped(others)]))
+
+
+def _count_skipped(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return ledger rows that take the records of `rows` from the used ones and call them skipped."""
+    ended = pl.col("end_length").is_not_null()
+    counts = rows.group_by("file", maintain_order=True).agg(
+        (1 + ended).cast(pl.Int64).sum().alias("records"),
+        (pl.col("length").cast(pl.Int64) + pl.col("end_length").fill_null(0)).sum().alias("bytes"),
+    )
+    texts = {"source": pl.lit("ftrace"), "outcome": pl.lit("skipped"), "reason": pl.lit(_NOT_CHOSEN)}
+    taken = counts.with_columns(-pl.col("records"), -pl.col("bytes"), source=pl.lit("ftrace"), outcome=pl.lit("used"),
+                                reason=pl.lit(""))  # fmt: skip
+    return schema.LEDGER.conform(pl.concat([taken, counts.with_columns(**texts)]))

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from tracecorr.read.ftrace import events as ev
+from tracecorr.read.ftrace.events import add_marker_texts, add_printk
 from tracecorr.read.ftrace.formats import INSIDE, Field, Format, Symbols
-from tracecorr.read.ftrace.markers import add_marker_texts, add_printk
 from tracecorr.read.ftrace.ring import Bytes, word_view
 from tracecorr.read.ftrace.tracepoints import PRINTED_NAMES, UNSET_FIELDS
 from tracecorr.read.text import Ints, Words
@@ -41,7 +41,7 @@ class Skipped:
         return [(reason, *counts) for reason, counts in self._counts[file].items()]
 
 
-class Rows:
+class _Rows:
     """Hold the records of one event: their base columns and where their payloads are."""
 
     def __init__(self, flat: Bytes, base: pl.DataFrame, data: Ints, length: Ints) -> None:
@@ -57,9 +57,9 @@ class Rows:
         shift = 64 - 8 * field.size
         return ((values << np.uint64(shift)).view(np.int64) >> shift).view(np.uint64)
 
-    def select(self, rows: npt.NDArray[np.bool_]) -> Rows:
+    def select(self, rows: npt.NDArray[np.bool_]) -> _Rows:
         """Return some of the records."""
-        return Rows(self.flat, self.base.filter(pl.Series(rows)), self.data[rows], self.length[rows])
+        return _Rows(self.flat, self.base.filter(pl.Series(rows)), self.data[rows], self.length[rows])
 
     def numbers(self, event: Format, name: str) -> npt.NDArray[np.uint64]:
         """Return the values of the field `name`, zeros where the event has none."""
@@ -127,12 +127,12 @@ class Payloads:
         skipped = Skipped()
         edges = np.flatnonzero(np.diff(kinds)) + 1
         for start, end in zip([0, *edges.tolist()], [*edges.tolist(), len(kinds)], strict=True):
-            rows = Rows(flat, base[start:end], data[start:end], length[start:end])
+            rows = _Rows(flat, base[start:end], data[start:end], length[start:end])
             if start < end:
                 self._add_event(batch, rows, int(kinds[start]), skipped)
         return skipped
 
-    def _add_event(self, batch: ev.Batch, rows: Rows, kind: int, skipped: Skipped) -> None:
+    def _add_event(self, batch: ev.Batch, rows: _Rows, kind: int, skipped: Skipped) -> None:
         event = self._formats.get(kind)
         if event is None:
             skipped.add("short_record" if kind == SHORT else "unknown_event_id", rows.base)
@@ -144,7 +144,7 @@ class Payloads:
         if len(rows.data):
             self._choose(event)(batch, rows, event)
 
-    def _choose(self, event: Format) -> Callable[[ev.Batch, Rows, Format], None]:
+    def _choose(self, event: Format) -> Callable[[ev.Batch, _Rows, Format], None]:
         names = {f.name for f in event.fields}
         if event.system == "syscalls" and event.name.startswith("sys_enter_"):
             return _enter
@@ -159,14 +159,14 @@ class Payloads:
         return _console if event.system == "printk" and event.name == "console" else _event
 
     @property
-    def _own(self) -> dict[str, Callable[[ev.Batch, Rows, Format], None]]:
+    def _own(self) -> dict[str, Callable[[ev.Batch, _Rows, Format], None]]:
         """Return what reads the kernel's own events."""
         return {
             "function": self._function, "funcgraph_entry": self._graph, "funcgraph_exit": self._graph,
             "print": self._print, "raw_data": _raw_marker,
         }  # fmt: skip
 
-    def _probe(self, batch: ev.Batch, rows: Rows, event: Format) -> None:
+    def _probe(self, batch: ev.Batch, rows: _Rows, event: Format) -> None:
         frame, keys = rows.frame(event)
         back = "__probe_func" in keys
         keys = [k for k in keys if not k.startswith("__probe")]
@@ -191,11 +191,11 @@ class Payloads:
             pl.when(known).then(pl.coalesce("module", group)).otherwise(group).alias("module"),
         )
 
-    def _function(self, batch: ev.Batch, rows: Rows, event: Format) -> None:
+    def _function(self, batch: ev.Batch, rows: _Rows, event: Format) -> None:
         address = rows.numbers(event, "ip")
         ev.add_function(batch, rows.base.with_columns(self._symbols.names(address)))
 
-    def _graph(self, batch: ev.Batch, rows: Rows, event: Format) -> None:
+    def _graph(self, batch: ev.Batch, rows: _Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("depth", "calltime", "rettime"))
         if "u_depth" not in frame.columns:
             return _event(batch, rows, event)
@@ -207,7 +207,7 @@ class Payloads:
         ev.add_graph(batch, frame, pl.col("u_depth"), pl.col("dur_ns"), is_exit=is_exit)
         return ev.add_durations(batch, frame, of_exit=True) if is_exit else None
 
-    def _print(self, batch: ev.Batch, rows: Rows, event: Format) -> None:
+    def _print(self, batch: ev.Batch, rows: _Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("buf",))
         if "t_buf" not in frame.columns:
             return _event(batch, rows, event)
@@ -220,14 +220,14 @@ class Payloads:
         return add_printk(batch, frame.filter(~ours))
 
 
-def _raw_marker(batch: ev.Batch, rows: Rows, event: Format) -> None:
+def _raw_marker(batch: ev.Batch, rows: _Rows, event: Format) -> None:
     numbers = [format(number, "x") for number in rows.numbers(event, "id").tolist()]
     data = zip(numbers, (rows.data + 12).tolist(), (rows.data + rows.length).tolist(), strict=True)
     texts = [f"# {number} buf: {rows.flat[a:b].tobytes().hex(' ')}" for number, a, b in data]
     add_marker_texts(batch, rows.base.with_columns(pl.Series("rest", texts, dtype=pl.String)))
 
 
-def _raw_enter(batch: ev.Batch, rows: Rows, event: Format) -> None:
+def _raw_enter(batch: ev.Batch, rows: _Rows, event: Format) -> None:
     start = next((f.offset for f in event.fields if f.name == "args"), 16)
     for name, keys, part in _raw_calls(rows, event):
         fields = [Field(key, "", start + 8 * i, 8, signed=False) for i, key in enumerate(keys)]
@@ -236,14 +236,14 @@ def _raw_enter(batch: ev.Batch, rows: Rows, event: Format) -> None:
         ev.add_syscall_enter(batch, part.base.with_columns(columns), name, keys, is_raw=True)
 
 
-def _raw_exit(batch: ev.Batch, rows: Rows, event: Format) -> None:
+def _raw_exit(batch: ev.Batch, rows: _Rows, event: Format) -> None:
     for name, _, part in _raw_calls(rows, event):
         frame, keys = part.frame(event, ("ret",))
         if keys:
             ev.add_syscall_exit(batch, frame, name, is_raw=True)
 
 
-def _raw_calls(rows: Rows, event: Format) -> Iterator[tuple[str, list[str], Rows]]:
+def _raw_calls(rows: _Rows, event: Format) -> Iterator[tuple[str, list[str], _Rows]]:
     """Yield name, arguments and records of each system call among records that tell its number."""
     distinct, codes = ev.number_values(rows.numbers(event, "id"))
     for code, number in enumerate(distinct.view(np.int64).tolist()):
@@ -251,7 +251,7 @@ def _raw_calls(rows: Rows, event: Format) -> Iterator[tuple[str, list[str], Rows
         yield name, keys, rows.select(codes == code)
 
 
-def _enter(batch: ev.Batch, rows: Rows, event: Format) -> None:
+def _enter(batch: ev.Batch, rows: _Rows, event: Format) -> None:
     name = event.name.removeprefix("sys_enter_")
     names = [f.name for f in event.fields if f.name != "__syscall_nr"]
     # From 7.2 on the text behind a path pointer is a field `__NAME_val`.
@@ -265,13 +265,13 @@ def _enter(batch: ev.Batch, rows: Rows, event: Format) -> None:
     ev.add_syscall_enter(batch, frame, name, keys)
 
 
-def _exit(batch: ev.Batch, rows: Rows, event: Format) -> None:
+def _exit(batch: ev.Batch, rows: _Rows, event: Format) -> None:
     frame, keys = rows.frame(event, ("ret",))
     if keys:
         ev.add_syscall_exit(batch, frame, event.name.removeprefix("sys_exit_"))
 
 
-def _console(batch: ev.Batch, rows: Rows, event: Format) -> None:
+def _console(batch: ev.Batch, rows: _Rows, event: Format) -> None:
     frame, _ = rows.frame(event, ("msg",))
     if "t_msg" in frame.columns:
         ev.add_console(batch, frame.rename({"t_msg": "rest"}))
@@ -279,7 +279,7 @@ def _console(batch: ev.Batch, rows: Rows, event: Format) -> None:
         _event(batch, rows, event)
 
 
-def _event(batch: ev.Batch, rows: Rows, event: Format) -> None:
+def _event(batch: ev.Batch, rows: _Rows, event: Format) -> None:
     frame, keys = rows.frame(event)
     keys = [k for k in keys if "context" not in keys or k != UNSET_FIELDS.get(event.name)]
     for first, second, key in (("fence_context", "fence_seqno", "fence"), ("ctx", "seqno", "depends_fence")):

@@ -73,7 +73,7 @@ def render_sample(sample: bytes, formats: Mapping[int, Format]) -> str:
 
 
 @dataclass
-class Samples(Records):
+class _Samples(Records):
     """Hold samples; `data` and `length` are first byte and length of the trace record in each."""
 
     data: Ints
@@ -204,7 +204,7 @@ def _next_window(cpus: list[_CpuSamples], sizes: Ints) -> tuple[Window, dict[int
     data = at + more + _RECORD_AT
     length = np.minimum(length, at + size - data)
     length = np.minimum(length, sizes[(words[data] & np.uint64(0xFFFF)).astype(np.int64)])
-    records = Samples(np.zeros(len(at), np.int64), at, size, stamp, None, data, length)
+    records = _Samples(np.zeros(len(at), np.int64), at, size, stamp, None, data, length)
     shift = np.array([c.offset for c in cpus]) - edges[:-1]
     gaps = [gap for index, (p, count) in enumerate(zip(parts, counts, strict=True)) for gap in p.gaps(index, count)]
     accounts = [

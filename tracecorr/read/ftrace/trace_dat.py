@@ -27,7 +27,7 @@ SECTION_BYTES = 16
 _COMPRESSED = 1
 
 # Bytes of the file at an offset; fewer at its end.
-ReadAt = Callable[[int, int], bytes]
+_ReadAt = Callable[[int, int], bytes]
 
 
 class Option(IntEnum):
@@ -158,7 +158,7 @@ class _TruncatedError(Exception):
 class _Cursor:
     """Read numbers and texts one after the other."""
 
-    def __init__(self, read_at: ReadAt, at: int, end: int) -> None:
+    def __init__(self, read_at: _ReadAt, at: int, end: int) -> None:
         self._read_at, self.at, self._end = read_at, at, end
 
     def take(self, size: int) -> bytes:
@@ -186,7 +186,7 @@ class _Cursor:
         return self.take(self.number(size_bytes)).decode("utf-8", "replace")
 
 
-def read_description(read_at: ReadAt, size: int) -> TraceDat:
+def read_description(read_at: _ReadAt, size: int) -> TraceDat:
     """Return the description of the `trace.dat` of `size` bytes behind `read_at`.
 
     What cannot be read is named in `problems`; whatever comes before it is kept.
@@ -257,7 +257,7 @@ def _is_page_size(size: int, most: int = 1 << 26) -> bool:
 class _Reader:
     """What both versions share: the texts of the description."""
 
-    def __init__(self, read_at: ReadAt, size: int, dat: TraceDat) -> None:
+    def __init__(self, read_at: _ReadAt, size: int, dat: TraceDat) -> None:
         self._read_at, self._size, self._dat = read_at, size, dat
 
     def _header_info(self, cursor: _Cursor) -> None:
@@ -362,7 +362,7 @@ class _Version7(_Reader):
         if not flags & _COMPRESSED:
             return _Cursor(self._read_at, head.at, min(head.at + size, self._size))
         packed, plain = head.number(4), head.number(4)
-        data = decompress(self._dat.compression, head.take(packed), plain)
+        data = _decompress(self._dat.compression, head.take(packed), plain)
         return _Cursor(lambda at, count: data[at : at + count], 0, len(data))
 
     def _options(self, cursor: _Cursor) -> int:
@@ -408,7 +408,7 @@ class _Version7(_Reader):
             self._add(buffer, self._data(cursor.number(4), cursor.number(8), cursor.number(8)))
 
 
-def decompress(name: str, data: bytes, size: int) -> bytes:
+def _decompress(name: str, data: bytes, size: int) -> bytes:
     """Return the `size` plain bytes of `data`, compressed with zlib or zstd.
 
     Raises:
@@ -422,13 +422,13 @@ def decompress(name: str, data: bytes, size: int) -> bytes:
     return zstandard.ZstdDecompressor(format=form).decompress(data, max_output_size=size)
 
 
-def _plain_pages(read_at: ReadAt, data: _CpuData) -> Iterator[bytes]:
+def _plain_pages(read_at: _ReadAt, data: _CpuData) -> Iterator[bytes]:
     """Yield the pages of one CPU of an uncompressed file."""
     for at in range(data.offset, data.offset + data.present, _CHUNK_BYTES):
         yield read_at(at, min(_CHUNK_BYTES, data.offset + data.present - at))
 
 
-def unpacked_pages(read_at: ReadAt, compression: str, data: _CpuData) -> Iterator[bytes]:
+def unpacked_pages(read_at: _ReadAt, compression: str, data: _CpuData) -> Iterator[bytes]:
     """Yield the pages of one CPU of a compressed file (version 7: a count, then chunks with two sizes).
 
     Raises:
@@ -439,7 +439,7 @@ def unpacked_pages(read_at: ReadAt, compression: str, data: _CpuData) -> Iterato
         cursor = _Cursor(read_at, data.offset, data.offset + data.size + 4)
         for _ in range(cursor.number(4) if data.size else 0):
             packed, plain = cursor.number(4), cursor.number(4)
-            yield decompress(compression, cursor.take(packed), plain)
+            yield _decompress(compression, cursor.take(packed), plain)
     except (_TruncatedError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(
             f"the pages of CPU {data.cpu} are damaged or cut off",
@@ -451,7 +451,7 @@ _TEXT_BYTES = 1 << 20
 
 
 def read_trace_dat(
-    read_at: ReadAt, size: int, file: int, clock: str = "unknown", *, pages_at_a_time: int = PAGES_AT_A_TIME
+    read_at: _ReadAt, size: int, file: int, clock: str = "unknown", *, pages_at_a_time: int = PAGES_AT_A_TIME
 ) -> Iterator[Block]:
     """Yield the blocks of an uncompressed `trace.dat`; records are at their byte of the file.
 

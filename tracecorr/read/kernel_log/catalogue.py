@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # What a message is about, in the order in which a reader wants to know it.
-RESET, SCHEDULER, QUEUE, MEMORY, FAULT, EVICTION, OCCUPANCY, HARDWARE, HOST = (
+RESET, SCHEDULER, QUEUE, MEMORY, FAULT, _EVICTION, _OCCUPANCY, HARDWARE, _HOST = (
     "reset", "scheduler", "queue", "memory", "fault", "eviction", "occupancy", "hardware", "host",
 )  # fmt: skip
 # Groups of patterns that hold hexadecimal digits without 0x.
@@ -49,33 +49,33 @@ _REFUSED = "The driver refused to make a queue."
 MESSAGES = (
     # --- occupancy
     Message(
-        "runlist_oversubscribed", OCCUPANCY,
+        "runlist_oversubscribed", _OCCUPANCY,
         r"^Runlist is getting oversubscribed(?: due to(?<cause>[^.]*))?\. Expect reduced ROCm performance\.",
         f"{_ALL} (7.3 names the cause)", _OVERSUBSCRIBED, _FEWER_QUEUES,
     ),
     Message(
-        "no_sdma_queue", OCCUPANCY,
+        "no_sdma_queue", _OCCUPANCY,
         r"^No more (?<kind>XGMI )?SDMA queue (?:for target ID (?<target>\d+) )?to allocate"
         r"(?: \((?<total>\d+) total queues\))?",
         _ALL, "All SDMA queues are taken: ROCr copies with kernels instead.",
     ),
     Message(
-        "too_many_queues_of_device", OCCUPANCY,
+        "too_many_queues_of_device", _OCCUPANCY,
         r"^Can't create new usermode queue because (?<count>-?\d+) queues were already created",
         _ALL, "The driver's count of queues reached its limit; a negative count went wrong after a failed preemption.",
         "A negative count needs a reload of amdgpu.",
     ),
     Message(
-        "too_many_queues_of_process", OCCUPANCY,
+        "too_many_queues_of_process", _OCCUPANCY,
         r"^Cannot open more queues for process with (?:pasid (?<pasid>0x[0-9a-f]+)|pid (?<pid>\d+))",
         _ALL, "The process has 1,024 queues, the most that one may have.",
     ),
     Message(
-        "no_doorbells", OCCUPANCY, r"^No doorbells available", _ALL,
+        "no_doorbells", _OCCUPANCY, r"^No doorbells available", _ALL,
         "All doorbells of the process are taken: CREATE_QUEUE returns EBUSY.",
     ),
     Message(
-        "no_vmid", OCCUPANCY,
+        "no_vmid", _OCCUPANCY,
         r"^(?:no more vmid to allocate|no vmid pasid mapping supported|"
         r"Didn't find vmid for (?:pasid (?<pasid>0x[0-9a-f]+)|process pid (?<pid>\d+)))",
         _ALL, "Without the hardware scheduler each process needs a VMID, and none is free.",
@@ -210,34 +210,34 @@ MESSAGES = (
     ),
     # --- evictions
     Message(
-        "evict_process_failed", EVICTION,
+        "evict_process_failed", _EVICTION,
         r"^Failed to (?<what>evict|restore) (?:process queues|queues(?: of (?:pasid (?<pasid>0x[0-9a-f]+)|"
         r"process pid (?<pid>\d+)))?)$",
         _ALL, "The queues of a process could not be taken from the GPU or put back.",
     ),
     Message(
-        "suspend_process_failed", EVICTION,
+        "suspend_process_failed", _EVICTION,
         r"^(?:Failed to suspend process (?:(?<pasid>0x[0-9a-f]+)|pid (?<pid>\d+))|"
         r"Restore process (?<pasid_>\d+) failed during resume)",
         _ALL, "The queues of a process could not be suspended or resumed.",
     ),
     Message(
-        "quiesce_failed", EVICTION, r"^(?:Failed to quiesce KFD|(?:\w+: )?Failed to resume KFD)", _ALL,
+        "quiesce_failed", _EVICTION, r"^(?:Failed to quiesce KFD|(?:\w+: )?Failed to resume KFD)", _ALL,
         "A change of a program's memory needed its queues off the GPU, and that failed.",
     ),
     Message(
-        "queue_buffer_freed", EVICTION,
+        "queue_buffer_freed", _EVICTION,
         r"^Freeing queue vital buffer (?<address>0x[0-9a-f]+), queue evicted", "6.12",
         "A program freed the ring or save area of a live queue; usual and harmless while it ends.",
     ),
     Message(
-        "eviction", EVICTION,
+        "eviction", _EVICTION,
         r"^(?<what>Started|Finished) (?<kind>evicting|restoring) (?:process )?(?:pasid (?<pasid>0x[0-9a-f]+)|"
         r"pid (?<pid>\d+))",
         f"{_ALL} (debug level), DKMS of ROCm 4", "Queues of a process leave the GPU or come back.",
     ),
     Message(
-        "waves_reset", EVICTION, r"^Resetting wave fronts \((?<kind>no)?cpsch\)", _ALL,
+        "waves_reset", _EVICTION, r"^Resetting wave fronts \((?<kind>no)?cpsch\)", _ALL,
         "A process died with queues that did not drain; their waves were killed.",
     ),
     # --- faults
@@ -310,19 +310,19 @@ MESSAGES = (
     ),
     # --- the debugger's interface
     Message(
-        "debug_refused", HOST,
+        "debug_refused", _HOST,
         r"^PID (?<pid>\d+) (?:is not PTRACED and cannot be debugged|not debug enabled for op (?<op>\d+))", _ALL,
         "A request of a debugger was refused.",
     ),
     # --- the host
     Message(
-        "task_blocked", HOST,
+        "task_blocked", _HOST,
         r"^INFO: task (?<task>.*):(?<tid>\d+) blocked (?:in I/O wait )?for more than (?<seconds>\d+) seconds"
         r"(?: in I/O wait)?\.",
         _ALL, "A thread has been in uninterruptible sleep in the kernel.",
     ),
     Message(
-        "task_owner", HOST,
+        "task_owner", _HOST,
         r"^INFO: task (?<task>.*):(?<tid>\d+) is blocked on an? (?<lock>[\w-]+),? likely owned by task "
         r"(?<owner>.*):(?<owner_tid>\d+)\.",
         "7.3", "The kernel names the thread that holds the lock.",

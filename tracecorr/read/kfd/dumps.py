@@ -45,7 +45,7 @@ _SECTION_FIELDS = {
 
 
 @dataclass(frozen=True)
-class Section:
+class _Section:
     """One heading, one run of hex lines, or one line that is neither.
 
     Args:
@@ -65,22 +65,22 @@ _TELLS = {**dict.fromkeys(("node", "hiq", "cp", "sdma"), "nodes"), **dict.fromke
 _SECTION_KINDS = {"hiq_pipe": "hiq", "cp_pipe": "cp", "sdma_engine": "sdma", "pid": "process", "mqd_type": "mqd"}
 
 
-def _cut_sections(data: bytes) -> Iterator[Section]:
+def _cut_sections(data: bytes) -> Iterator[_Section]:
     """Yield the sections of a dump in order; their sizes add up to that of `data`."""
     for match in _SECTION.finditer(data):
         if match.end() == match.start():
             continue
         kind = next(kind for kind in _SECTION_FIELDS if match[kind] is not None)
         fields = tuple(match[name] for name in _SECTION_FIELDS[kind])
-        yield Section(_SECTION_KINDS.get(kind, kind), fields, match.start(), match.end() - match.start())
+        yield _Section(_SECTION_KINDS.get(kind, kind), fields, match.start(), match.end() - match.start())
 
 
-def _split_dumps(sections: Iterable[Section]) -> Iterator[list[Section]]:
+def _split_dumps(sections: Iterable[_Section]) -> Iterator[list[_Section]]:
     """Yield the sections of each dump of a file that holds several: of `cat hqds mqds`, or read again and again.
 
     The driver names nodes in rising order, and each process once.
     """
-    dump: list[Section] = []
+    dump: list[_Section] = []
     told, last_node, pids = "", -1, set[bytes | None]()
     for section in sections:
         tells = _TELLS.get(section.kind, told)
@@ -157,7 +157,7 @@ def read_dumps(data: bytes, file: int = 0) -> list[Dump]:
     return dumps
 
 
-def _read_dump(data: bytes, sections: list[Section], file: int) -> Dump:
+def _read_dump(data: bytes, sections: list[_Section], file: int) -> Dump:
     kind = next((_KINDS[s.kind] for s in sections if s.kind in _KINDS), None)
     if kind is None and any(s.kind == "node" for s in sections):
         kind = "rls" if any(s.kind in ("words", "note") for s in sections) else "hqds"
@@ -198,7 +198,7 @@ class _Head:
 
     kind: str
     columns: dict[str, object]
-    section: Section
+    section: _Section
     parts: list[tuple[Words, Words]] = field(default_factory=list)
 
 
@@ -219,7 +219,7 @@ class _Reader:
         self._listed: list[dict[str, object]] = []
         self._account: dict[tuple[str, str], list[int]] = {}
 
-    def take(self, section: Section) -> None:
+    def take(self, section: _Section) -> None:
         """Add one section."""
         if section.kind == "words":
             self._take_words(section)
@@ -229,7 +229,7 @@ class _Reader:
             self._count("queue_of_unknown_type" if section.kind == "odd" else "no_line_of_a_dump", section)
             return
         self._count("", section)
-        start: Callable[[Section], None] | None = getattr(self, f"_start_{section.kind}", None)
+        start: Callable[[_Section], None] | None = getattr(self, f"_start_{section.kind}", None)
         if start:
             start(section)
 
@@ -239,24 +239,24 @@ class _Reader:
             self._move("", "heading_without_registers", self._head.section)
         self._head = None
 
-    def _start_node(self, section: Section) -> None:
+    def _start_node(self, section: _Section) -> None:
         node, gpu = section.fields
         self._node, self._slots = {"kfd_node": int(node or b"0"), "gpu_id": int(gpu or b"0", 16)}, set()
         self._head = _Head("rls", dict(self._node), section)
 
-    def _start_hiq(self, section: Section) -> None:
+    def _start_hiq(self, section: _Section) -> None:
         self._start_bank("hiq", section)
 
-    def _start_cp(self, section: Section) -> None:
+    def _start_cp(self, section: _Section) -> None:
         self._start_bank("cp", section)
 
-    def _start_bank(self, kind: str, section: Section) -> None:
+    def _start_bank(self, kind: str, section: _Section) -> None:
         # Kernels before 6.5 name no instance: they know devices of one XCC only.
         xcc, pipe, slot = (int(f or b"0") for f in section.fields)
         self._leave_node(kind, xcc, pipe, slot)
         self._head = _Head(kind, {**self._node, "type": kind, "xcc": xcc, "pipe": pipe, "slot": slot}, section)
 
-    def _start_sdma(self, section: Section) -> None:
+    def _start_sdma(self, section: _Section) -> None:
         engine, slot = (int(f or b"0") for f in section.fields)
         self._leave_node("sdma", engine, slot)
         self._head = _Head("sdma", {**self._node, "type": "sdma", "pipe": engine, "slot": slot}, section)
@@ -267,17 +267,17 @@ class _Reader:
             self._node, self._slots = {}, set()
         self._slots.add(slot)
 
-    def _start_process(self, section: Section) -> None:
+    def _start_process(self, section: _Section) -> None:
         self._pid = int(section.fields[0] or b"0")
 
-    def _start_mqd(self, section: Section) -> None:
+    def _start_mqd(self, section: _Section) -> None:
         name, gpu = section.fields
         number = self._queues[self._pid]
         self._queues[self._pid] += 1
         columns = {"gpu_id": int(gpu or b"0", 16), "type": _MQD_TYPES[name or b""], "pid": self._pid, "mqd": number}
         self._head = _Head("mqd", columns, section)
 
-    def _take_words(self, section: Section) -> None:
+    def _take_words(self, section: _Section) -> None:
         head, self._head = self._head, None
         if head is not None and head.kind == "mqd" and head.columns["type"] == "sdma":
             section = self._drop_strange_mqds(section)
@@ -288,7 +288,7 @@ class _Reader:
             reason = self._keep(head.kind, place, addresses, values)
         self._count(reason, section)
 
-    def _drop_strange_mqds(self, section: Section) -> Section:
+    def _drop_strange_mqds(self, section: _Section) -> _Section:
         """Return the lines of the first MQD: behind a compute queue of several XCCs the driver shows an SDMA queue's
         and as many of its neighbours in memory, of any owner (pqm_debugfs_mqds, Linux 6.5 to 7.2)."""
         lines = self._data[section.offset : section.offset + section.size]
@@ -365,12 +365,12 @@ class _Reader:
         frame = pl.DataFrame(rows, schema=names, orient="row") if rows else pl.DataFrame(schema=names)
         return schema.LEDGER.conform(frame.with_columns(pl.lit(file).alias("file"), pl.lit("hqd").alias("source")))
 
-    def _count(self, reason: str, section: Section, sign: int = 1) -> None:
+    def _count(self, reason: str, section: _Section, sign: int = 1) -> None:
         counts = self._account.setdefault(("skipped" if reason else "used", reason), [0, 0])
         counts[0] += sign
         counts[1] += sign * section.size
 
-    def _move(self, old: str, new: str, section: Section) -> None:
+    def _move(self, old: str, new: str, section: _Section) -> None:
         self._count(old, section, -1)
         self._count(new, section)
 

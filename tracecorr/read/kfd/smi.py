@@ -15,9 +15,9 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
 from tracecorr.model.parts import Block
-from tracecorr.read.kfd.fields import result_text
+from tracecorr.read.kfd.ioctls import result_text
 
-SOURCE = "kfd_smi"
+_SOURCE = "kfd_smi"
 # Argument of an event whose time is that of its read: ns before that in which it happened.
 _WAITED = "waited_ns"
 _PAGE_BYTES = 4096
@@ -77,7 +77,7 @@ def read_smi_events(chunks: Iterable[bytes], file: int) -> Iterator[Block]:
     known = rows.filter(pl.col("name").is_not_null())
     events = _pair(known)
     dropped = known.filter(pl.col("dropped").is_not_null())
-    losses = dropped.select(source=pl.lit(SOURCE), from_ns="after", to_ns="before", count=pl.col("dropped"))
+    losses = dropped.select(source=pl.lit(_SOURCE), from_ns="after", to_ns="before", count=pl.col("dropped"))
     yield Block(
         events=schema.PART_EVENTS.conform(events.select(n for n in schema.PART_EVENTS.schema if n in events.columns)),
         args=_args(events), ledger=_ledger(rows, file), losses=schema.LOSSES.conform(losses),
@@ -216,7 +216,7 @@ def _args(events: pl.DataFrame) -> pl.DataFrame:
 def _ledger(rows: pl.DataFrame, file: int) -> pl.DataFrame:
     counted = rows.group_by("reason", maintain_order=True).agg(records=pl.len(), bytes=pl.col("size").sum())
     outcome = pl.when(pl.col("reason") == "").then(pl.lit("used")).otherwise(pl.lit("skipped"))
-    return schema.LEDGER.conform(counted.with_columns(file=pl.lit(file), source=pl.lit(SOURCE), outcome=outcome))
+    return schema.LEDGER.conform(counted.with_columns(file=pl.lit(file), source=pl.lit(_SOURCE), outcome=outcome))
 
 
 def _in_bytes(name: str) -> pl.Expr:

@@ -1,4 +1,4 @@
-"""The forms in which a kernel log is handed on: dmesg, /dev/kmsg and the journal, as records with their stamps.
+"""Records of a kernel log as events of layer `kernel`: dmesg, /dev/kmsg and the journal, which message each is.
 
 printk stamps with local_clock (kernel/printk/printk.c, Linux 6.1 to 7.3): clock `printk` here, in microseconds.
 `dmesg` prints it as `[   12.345678]`, /dev/kmsg as its third number, the journal as `_SOURCE_MONOTONIC_TIMESTAMP`,
@@ -11,16 +11,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import polars as pl
 
-PRINTK, REALTIME, EARLIER_BOOT = "printk", "realtime", "earlier_boot"
-# What became of a line that is no record of the kernel.
-BLANK, HEADING, FOREIGN, OF_PROGRAM = "blank_line", "journal_heading", "no_line_of_a_kernel_log", "not_of_the_kernel"
+from tracecorr.model import schema
+from tracecorr.model.parts import Block
+from tracecorr.read.kernel_log.catalogue import DRIVER_MESSAGE, HEXADECIMAL, MESSAGES
+from tracecorr.read.kfd.ioctls import result_text
 
-RECORD = pl.Schema({
+_PRINTK, _REALTIME, _EARLIER_BOOT = "printk", "realtime", "earlier_boot"
+# What became of a line that is no record of the kernel.
+_BLANK, _HEADING, _FOREIGN, _OF_PROGRAM = (
+    "blank_line",
+    "journal_heading",
+    "no_line_of_a_kernel_log",
+    "not_of_the_kernel",
+)
+
+_RECORD = pl.Schema({
     "offset": pl.Int64, "length": pl.Int64, "size": pl.Int64, "reason": pl.String, "stamp_ns": pl.Int64,
     "clock": pl.String, "received_ns": pl.Int64, "level": pl.Int64, "pci": pl.String, "text": pl.String,
     "seq": pl.Int64,
@@ -62,7 +72,7 @@ def read_records(data: bytes) -> pl.DataFrame:
         data: its decompressed bytes.
 
     Returns:
-        Columns of `RECORD`: `reason` is null for a record of the kernel, else why the bytes are none; `length` is
+        Columns of `_RECORD`: `reason` is null for a record of the kernel, else why the bytes are none; `length` is
         without the line end; `received_ns` is CLOCK_MONOTONIC at its reception by the journal; `pci` is the address
         of the device that the record names beside its text; `seq` is the kernel's number of a record of /dev/kmsg.
     """
@@ -135,7 +145,7 @@ def _unescape(text: str) -> str:
 
 
 def _settle_text(read: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines as `RECORD`: stamps on their clock, levels as numbers, and the reason why a line is none."""
+    """Return the lines as `_RECORD`: stamps on their clock, levels as numbers, and the reason why a line is none."""
     micros = pl.col("seconds").cast(pl.Int64, strict=False).fill_null(0) * 1_000_000
     stamp = (micros + pl.col("micros").cast(pl.Int64, strict=False)) * 1000
     pri = pl.col("pri").cast(pl.Int64, strict=False)
@@ -148,20 +158,20 @@ def _settle_text(read: pl.DataFrame) -> pl.DataFrame:
         | (pl.col("program").is_not_null() & (pl.col("program") != "kernel"))
     )
     reason = (
-        pl.when(pl.col("line").str.strip_chars() == "").then(pl.lit(BLANK))
-        .when(pl.col("line").str.contains(r"^-- .* --$")).then(pl.lit(HEADING))
-        .when(pl.col("text").is_null()).then(pl.lit(FOREIGN))
-        .when(of_program.fill_null(value=False)).then(pl.lit(OF_PROGRAM))
+        pl.when(pl.col("line").str.strip_chars() == "").then(pl.lit(_BLANK))
+        .when(pl.col("line").str.contains(r"^-- .* --$")).then(pl.lit(_HEADING))
+        .when(pl.col("text").is_null()).then(pl.lit(_FOREIGN))
+        .when(of_program.fill_null(value=False)).then(pl.lit(_OF_PROGRAM))
     )  # fmt: skip
     earlier = pl.col("boot") < pl.col("boot").max()
-    clock = pl.when(earlier).then(pl.lit(EARLIER_BOOT)).when(stamp.is_not_null()).then(pl.lit(PRINTK))
+    clock = pl.when(earlier).then(pl.lit(_EARLIER_BOOT)).when(stamp.is_not_null()).then(pl.lit(_PRINTK))
     return read.select(
         "offset", "length", "size", reason=reason, stamp_ns=pl.coalesce(stamp, _wall_ns(read)),
-        clock=clock.otherwise(pl.lit(REALTIME)), received_ns=pl.lit(None, pl.Int64),
+        clock=clock.otherwise(pl.lit(_REALTIME)), received_ns=pl.lit(None, pl.Int64),
         level=pl.coalesce(pri % 8, level), pci="pci",
         # A line without any form may still be one that somebody copied without its stamp.
         text=pl.coalesce("text", "line"), seq=pl.col("seq").cast(pl.Int64, strict=False),
-    ).cast(RECORD)  # fmt: skip
+    ).cast(_RECORD)  # fmt: skip
 
 
 def _wall_ns(read: pl.DataFrame) -> pl.Series:
@@ -184,7 +194,7 @@ def _read_dmesg_json(data: bytes) -> pl.DataFrame:
         if not isinstance(record.get("msg"), str):
             continue
         stamp = round(float(seconds) * 1e6) * 1000 if isinstance(seconds, int | float) else None
-        rows.append(_row(offset, length, stamp, PRINTK, pri, str(record["msg"])))
+        rows.append(_row(offset, length, stamp, _PRINTK, pri, str(record["msg"])))
     return _rows_frame(rows)
 
 
@@ -243,14 +253,14 @@ def _rows_of_entries(entries: Iterator[tuple[int, int, dict[str, Any]]]) -> pl.D
         if not isinstance(entry.get("MESSAGE"), str):
             continue
         stamp = _micros(entry.get("_SOURCE_MONOTONIC_TIMESTAMP"))
-        row = _row(offset, length, stamp, PRINTK, entry.get("PRIORITY"), entry["MESSAGE"])
+        row = _row(offset, length, stamp, _PRINTK, entry.get("PRIORITY"), entry["MESSAGE"])
         row["received_ns"] = _micros(entry.get("__MONOTONIC_TIMESTAMP"))
         row["pci"] = str(entry.get("_KERNEL_DEVICE", "")).removeprefix("+pci:") or None
-        row["reason"] = None if entry.get("_TRANSPORT", "kernel") == "kernel" else OF_PROGRAM
+        row["reason"] = None if entry.get("_TRANSPORT", "kernel") == "kernel" else _OF_PROGRAM
         rows.append(row)
         boots.append(entry.get("_BOOT_ID"))
     for row, boot in zip(rows, boots, strict=True):
-        row["clock"] = PRINTK if boot == boots[-1] else EARLIER_BOOT
+        row["clock"] = _PRINTK if boot == boots[-1] else _EARLIER_BOOT
     return _rows_frame(rows)
 
 
@@ -268,7 +278,7 @@ def _micros(value: Any) -> int | None:
 
 
 def _rows_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=RECORD, infer_schema_length=None) if rows else pl.DataFrame(schema=RECORD)
+    return pl.DataFrame(rows, schema=_RECORD, infer_schema_length=None) if rows else pl.DataFrame(schema=_RECORD)
 
 
 def _fill_gaps(records: pl.DataFrame, data: bytes) -> pl.DataFrame:
@@ -277,5 +287,163 @@ def _fill_gaps(records: pl.DataFrame, data: bytes) -> pl.DataFrame:
     ends = [0, *(begin + length for begin, length in zip(begins, records["length"].to_list(), strict=True))]
     sized = records.with_columns(size="length")
     gaps = [(end, begin - end) for end, begin in zip(ends, [*begins, len(data)], strict=True) if begin > end]
-    others = [{"offset": at, "length": size, "size": size, "reason": HEADING} for at, size in gaps]
-    return pl.concat([sized, pl.DataFrame(others, schema=RECORD)]).sort("offset")
+    others = [{"offset": at, "length": size, "size": size, "reason": _HEADING} for at, size in gaps]
+    return pl.concat([sized, pl.DataFrame(others, schema=_RECORD)]).sort("offset")
+
+
+_SOURCE = "kernel_log"
+_LAYER = "kernel"
+# A record of the kernel that is neither of amdgpu or amdkfd nor in the catalogue.
+_OTHER = "no_message_of_the_gpu"
+
+# What amdgpu, amdkfd and DRM put before a message (Linux 4.x to 7.3): device, `amdgpu:`, function, `*ERROR*`.
+_PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
+_PREFIX = (
+    rf"^(?:(?:amdgpu|kfd|amdkfd) (?:(?<pci>{_PCI})|kfd): )?(?<driver>amdgpu: |kfd: )?"
+    r"(?:\[drm(?::(?<function>[\w.]+)(?: \[amdgpu\])?)?[^\]]*\] )?(?:\*ERROR\* )?"
+)
+_OF_DRIVER = rf"^(?:(?:amdgpu|kfd|amdkfd)(?: {_PCI}| kfd)?: |\[drm:[^\]]*\[amdgpu\]\] )"
+_GROUP = re.compile(r"\(\?<(\w+)>")
+
+
+def read_kernel_log(chunks: Iterable[bytes], file: int) -> Iterator[Block]:
+    """Yield the one block of a kernel log: a row for each record of amdgpu or amdkfd, or of the catalogue.
+
+    The events are of layer `kernel`, named by the catalogue, or `driver_message`. Their args hold `text`, `pci`,
+    `printk_level`, and what the text names: `pid`, `doorbell`, `kfd_queue`, `ring`, ...
+
+    Args:
+        chunks: its decompressed bytes.
+        file: key of its file.
+    """
+    records = read_records(b"".join(chunks))
+    named = name_messages(records)
+    # A line without a stamp is believed only if it is a known message: anything may be copied beside a log.
+    is_used = pl.col("name").is_not_null() & (pl.col("reason").is_null() | (pl.col("reason") == _FOREIGN))
+    known = pl.col("name") != DRIVER_MESSAGE
+    used = named.filter(is_used & (pl.col("reason").is_null() | known))
+    events = used.select(
+        "stamp_ns", "clock", "offset", "length", layer=pl.lit(_LAYER), name="name", file=pl.lit(file),
+        result=result_text(pl.col("ret"), pl.lit(value=False)),
+    )  # fmt: skip
+    yield Block(
+        events=schema.PART_EVENTS.conform(events), args=_list_args(used, file), ledger=_count(named, used, file),
+        losses=_list_overwritten(records),
+    )  # fmt: skip
+
+
+def name_messages(records: pl.DataFrame) -> pl.DataFrame:
+    """Return records with their message and what it names.
+
+    Args:
+        records: a column `text`, and perhaps `pci`.
+
+    Returns:
+        The same rows and columns, and `name` (of the catalogue, `driver_message` for others of the driver, null for
+        records of others), `function` (that printed it), and a text column for each group of the catalogue; the
+        numbers among them, `pid`, `tid`, `pasid`, `doorbell`, `kfd_queue`, `ret`, ..., are integers.
+    """
+    text = pl.col("text")
+    heads = text.str.extract_groups(_PREFIX)
+    told = [heads.struct.field("function").alias("function")]
+    own = heads.struct.field("pci")
+    told.append((pl.coalesce(own, "pci") if "pci" in records.columns else own).alias("pci"))
+    rows = records.with_columns(
+        *told, body=text.str.replace(_PREFIX, ""), of_driver=text.str.contains(_OF_DRIVER)
+    ).with_row_index("row")
+    pieces, left = [], rows
+    for message in MESSAGES:
+        is_it = left["body"].str.contains(message.pattern).fill_null(value=False)
+        if is_it.any():
+            pieces.append(_read_groups(left.filter(is_it), message.name, message.pattern))
+            left = left.filter(~is_it)
+    others = left.with_columns(name=pl.when("of_driver").then(pl.lit(DRIVER_MESSAGE)))
+    empty = {name: pl.lit(None, kind) for name, kind in _NAMED_GROUPS.items()}
+    whole = pl.concat([others, *pieces], how="diagonal").sort("row").drop("row", "body", "of_driver")
+    return whole.with_columns(**{name: value for name, value in empty.items() if name not in whole.columns})
+
+
+def _read_groups(rows: pl.DataFrame, name: str, pattern: str) -> pl.DataFrame:
+    """Return the records of one message with its groups; alternatives of one group are told apart by `_`."""
+    columns: dict[str, pl.Expr] = {}
+    for group in dict.fromkeys(_GROUP.findall(pattern)):
+        key, value = group.rstrip("_").removesuffix("_hex"), pl.col("found").struct.field(group)
+        if _NAMED_GROUPS[key] == pl.Int64:
+            value = _to_number(value, hexadecimal=key in HEXADECIMAL or group.endswith("_hex"))
+        columns[key] = pl.coalesce(columns[key], value) if key in columns else value
+    found = rows.with_columns(found=pl.col("body").str.extract_groups(pattern))
+    return found.with_columns(name=pl.lit(name), **columns).drop("found")
+
+
+def _to_number(text: pl.Expr, *, hexadecimal: bool) -> pl.Expr:
+    digits = text.str.replace("^0x", "")
+    is_hex = text.str.starts_with("0x") | hexadecimal
+    decimal = text.str.to_integer(base=10, strict=False)
+    return pl.when(is_hex).then(digits.str.to_integer(base=16, strict=False)).otherwise(decimal)
+
+
+_TEXTS = frozenset({
+    "cause", "kind", "task", "thread", "ring", "request", "detail_text", "outcome", "what", "hub", "retry",
+    "client_name", "client_number", "die", "field", "block", "status_text", "owner", "lock", "soft",
+})  # fmt: skip
+# Groups of all patterns: numbers but for those that hold names.
+_NAMED_GROUPS: dict[str, type[pl.DataType]] = {
+    key: pl.String if key in _TEXTS else pl.Int64
+    for message in MESSAGES
+    for key in (group.rstrip("_").removesuffix("_hex") for group in _GROUP.findall(message.pattern))
+}
+
+
+def list_fields(named: pl.DataFrame) -> list[tuple[str, pl.Series, pl.Series]]:
+    """Return what records name: key of `args`, numbers (u64) and texts; one of the two is null throughout.
+
+    Args:
+        named: as `name_messages` returns it.
+    """
+    no_numbers, no_texts = pl.Series([None], dtype=pl.UInt64), pl.Series([None], dtype=pl.String)
+    found = []
+    for key, column in {
+        "printk_level": "level",
+        **{name: name for name in ("received_ns", "text", "pci", "function", *_NAMED_GROUPS)},
+    }.items():
+        if column not in named.columns or key == "ret" or named[column].null_count() == named.height:
+            continue
+        values = named[column]
+        if values.dtype == pl.String:
+            found.append((key, no_numbers.new_from_index(0, named.height), values))
+        else:
+            found.append((key, values.reinterpret(signed=False), no_texts.new_from_index(0, named.height)))
+    return found
+
+
+def _list_args(used: pl.DataFrame, file: int) -> pl.DataFrame:
+    rows = [
+        pl.select(used["offset"], key=pl.lit(key, pl.String), u64=numbers, text=texts).filter(
+            pl.col("u64").is_not_null() | pl.col("text").is_not_null()
+        )
+        for key, numbers, texts in list_fields(used)
+    ]
+    args = pl.concat(rows).sort("offset", maintain_order=True) if rows else schema.PART_ARGS.empty().drop("file")
+    return schema.PART_ARGS.conform(args.with_columns(file=pl.lit(file)))
+
+
+def _list_overwritten(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the losses: spans between two records of /dev/kmsg whose numbers do not follow each other."""
+    numbered = records.drop_nulls("seq").select(
+        from_ns=pl.col("stamp_ns").shift(), to_ns="stamp_ns", count=pl.col("seq").diff() - 1
+    )
+    gaps = numbered.filter(pl.col("count") > 0)
+    return schema.PART_LOSSES.conform(gaps.with_columns(source=pl.lit(_SOURCE)))
+
+
+def _count(named: pl.DataFrame, used: pl.DataFrame, file: int) -> pl.DataFrame:
+    """Return the ledger: bytes of used records, and of others by what they are."""
+    is_used = pl.col("offset").is_in(used["offset"].implode())
+    reason = pl.when(is_used).then(pl.lit("")).otherwise(pl.coalesce("reason", pl.lit(_OTHER)))
+    counted = named.group_by(reason.alias("reason")).agg(
+        records=pl.when(pl.col("reason").is_in([_BLANK]).fill_null(value=False)).then(0).otherwise(1).sum(),
+        bytes=pl.col("size").sum(),
+    )
+    outcome = pl.when(pl.col("reason") == "").then(pl.lit("used")).otherwise(pl.lit("skipped"))
+    rows = counted.with_columns(file=pl.lit(file), source=pl.lit(_SOURCE), outcome=outcome)
+    return schema.LEDGER.conform(rows.sort("reason"))
