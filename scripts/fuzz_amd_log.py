@@ -13,7 +13,7 @@ from random import Random
 import polars as pl
 from benchmarks.big_log import write_big_log
 
-from tracecorr.read.amdlog import read_amd_log
+from tracecorr.read.amdlog.reader import read_amd_log
 
 TABLES = ("events", "packets", "args", "ledger")
 _PIECES = (

@@ -190,7 +190,7 @@ def test_links_of_pages_lead_to_files_and_headings(page: Path) -> None:
 def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
     named = re.findall(r"`([a-z_/]+\.py)`", (repo / folder / "README.md").read_text())
     modules = [path for root in ("tracecorr", "scripts") for path in (repo / root).rglob("*.py")]
-    assert len(named) >= 9
+    assert named
     assert [name for name in named if not any(path.match(name) for path in modules)] == []
 
 
@@ -198,7 +198,7 @@ def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
 def test_the_page_of_a_layer_of_many_modules_names_all_of_them(repo: Path, layer: str) -> None:
     modules = {path.name for path in (repo / "tracecorr" / layer).rglob("*.py")} - {"__init__.py"}
     named = re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", (repo / "tracecorr" / layer / "README.md").read_text())
-    assert len(modules) > 20
+    assert modules
     assert modules - set(named) == set()
 
 

@@ -12,8 +12,7 @@ import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.fit import ClockEvidence, fit_clocks
-from tracecorr.clock.place import place_records
-from tracecorr.clock.steps import find_steps, widen_reads
+from tracecorr.clock.place import find_steps, place_records, widen_reads
 from tracecorr.link.damage import list_unreadable
 from tracecorr.link.doorbells import fill_store_rings
 from tracecorr.link.packet_index import check_indexes, complete_indexes
@@ -90,7 +89,8 @@ from tracecorr.store.recording import (
     seen_time_offsets,
 )
 from tracecorr.store.trace_dat import unpack_in_place
-from tracecorr.timeline import build_views, drop_views, list_drawn_columns, write_views
+from tracecorr.timeline.build import build_views, list_drawn_columns
+from tracecorr.timeline.files import drop_views, write_views
 
 __all__ = ["correlate", "import_files", "make_dataset", "read_raw_files", "rebuild_outdated"]
 

@@ -20,23 +20,21 @@ from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 from tracecorr.model.parts import Block
 from tracecorr.model.reasons import NUL_BYTES
 from tracecorr.progress import Stages, Watch
-from tracecorr.read.amdlog import list_starts, read_amd_log
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES
+from tracecorr.read.amdlog.reader import list_starts, read_amd_log
 from tracecorr.read.amdlog.shared import SharedLog, find_order
-from tracecorr.read.ftrace import (
-    read_ftrace_pages,
-    read_ftrace_text,
-    read_perf_records,
-    read_prints,
-    read_trace_dat,
-)
-from tracecorr.read.ftrace.markers import keep_ranges
-from tracecorr.read.ftrace.text import PRINTS
-from tracecorr.read.kernel_log import read_kernel_log
+from tracecorr.read.ftrace.events import keep_ranges
+from tracecorr.read.ftrace.pages import read_ftrace_pages
+from tracecorr.read.ftrace.perf_records import read_perf_records
+from tracecorr.read.ftrace.text import PRINTS, read_ftrace_text, read_prints
+from tracecorr.read.ftrace.trace_dat import read_trace_dat
+from tracecorr.read.kernel_log.printk import read_kernel_log
 from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls
-from tracecorr.read.rocprof import RepeatedRecords, read_rocpd, read_rocprof
+from tracecorr.read.rocprof.files import read_rocprof
+from tracecorr.read.rocprof.profile import RepeatedRecords
+from tracecorr.read.rocprof.rocpd import read_rocpd
 from tracecorr.store.capture import Capture
 from tracecorr.store.log_ranges import finish_log, list_long_logs, open_processes, start_log
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock

@@ -24,7 +24,8 @@ from benchmarks.measure import Cost
 from tracecorr.capture.tracefs.drain import list_cpus
 from tracecorr.export.trace_dat import write_kernel_trace
 from tracecorr.pipeline import import_files
-from tracecorr.read.ftrace import read_ftrace_pages, read_ftrace_text
+from tracecorr.read.ftrace.pages import read_ftrace_pages
+from tracecorr.read.ftrace.text import read_ftrace_text
 from tracecorr.store import Capture
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.raw import read_chunks

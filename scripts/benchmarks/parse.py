@@ -14,7 +14,7 @@ import polars as pl
 
 from benchmarks import big_log, measure
 from benchmarks.measure import Cost
-from tracecorr.read.amdlog import read_amd_log
+from tracecorr.read.amdlog.reader import read_amd_log
 from tracecorr.store.parts import write_part
 from tracecorr.store.raw import RawStream
 

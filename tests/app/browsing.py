@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tracecorr.app
-from tracecorr.app import serve
+from tracecorr.app.server import serve
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [

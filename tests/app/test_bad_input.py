@@ -15,8 +15,9 @@ import pytest
 from browsing import needs_browser, open_at, press, start_server, state_of, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
-from tracecorr.app import index, make_app
+from tracecorr.app import index
 from tracecorr.app.library import Library, Wanted
+from tracecorr.app.server import make_app
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.model.kinds import Flag

@@ -11,10 +11,11 @@ from browsing import needs_browser, open_at, press, state_of, wait_for, wait_idl
 from synthetic import SyntheticCapture
 
 from tracecorr.analyze.launches import find_steady_launch
-from tracecorr.app import filters, ids, index, make_app, sql
+from tracecorr.app import filters, ids, index, sql
+from tracecorr.app.server import make_app
 from tracecorr.model.errors import InputError
 from tracecorr.store import Capture
-from tracecorr.timeline import build_views
+from tracecorr.timeline.build import build_views
 
 HOUR = 3_600_000_000_000
 

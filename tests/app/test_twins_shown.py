@@ -18,7 +18,7 @@ from tracecorr.app.index import CaptureIndex
 from tracecorr.export.selection import Selection
 from tracecorr.export.speedscope import write_speedscope
 from tracecorr.export.trace import build_trace
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

@@ -23,7 +23,7 @@ from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.workload.invoker import find_invoker
-from tracecorr.read.ftrace import read_perf_records
+from tracecorr.read.ftrace.perf_records import read_perf_records
 from tracecorr.store import Capture
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files

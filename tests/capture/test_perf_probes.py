@@ -23,7 +23,8 @@ from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.model.kinds import Flag
 from tracecorr.model.parts import Block
-from tracecorr.read.ftrace import PageTrace, read_perf_records
+from tracecorr.read.ftrace.formats import PageTrace
+from tracecorr.read.ftrace.perf_records import read_perf_records
 
 _CALLS, _THREADS = 200, 3
 

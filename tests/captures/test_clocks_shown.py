@@ -12,7 +12,7 @@ import pytest
 
 from tracecorr.analyze.clocks import describe_fitted_rate
 from tracecorr.analyze.verdicts import Outcome, judge_capture
-from tracecorr.clock.refuted import find_refuted
+from tracecorr.clock.fit import find_refuted
 from tracecorr.store import Capture
 
 Recorded = Callable[..., Capture]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW
 from tracecorr.clock.causal_pairs import (
     bound_spans,
     bracket_doorbells,
@@ -16,6 +15,7 @@ from tracecorr.clock.causal_pairs import (
     pair_creations,
     pair_doorbells,
 )
+from tracecorr.clock.hull import NO_HIGH, NO_LOW
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 
 # A stamp of the trace may stand up to 3 ns after, and up to 7 ns before the time that it means.

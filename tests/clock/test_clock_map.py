@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
 from tracecorr.clock.clock_map import MAX_RATE, ClockMap, fit_clock_map
+from tracecorr.clock.hull import NO_HIGH, NO_LOW, Bounds, join_bounds
 
 Floats = NDArray[np.float64]
 Curve = Callable[[Floats], Floats]

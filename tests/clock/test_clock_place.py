@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placed_rows import complete
 
-from tracecorr.clock.bounds import Bounds
 from tracecorr.clock.clock_map import ClockMap, fit_clock_map
+from tracecorr.clock.hull import Bounds
 from tracecorr.clock.place import place_records
 from tracecorr.model.kinds import Flag
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.clock.bounds import NO_HIGH
+from tracecorr.clock.hull import NO_HIGH
 from tracecorr.clock.samples import are_of_another_run, bound_marks
 
 SAMPLES = [{"id": number, "mono0": 1_000 * number, "mono1": 1_000 * number + 80} for number in range(3)]

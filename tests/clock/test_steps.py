@@ -7,8 +7,7 @@ import pytest
 from placed_rows import complete
 
 from tracecorr.clock.clock_map import ClockMap
-from tracecorr.clock.place import place_records
-from tracecorr.clock.steps import widen_reads
+from tracecorr.clock.place import place_records, widen_reads
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
 

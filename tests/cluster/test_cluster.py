@@ -15,11 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tracecorr.cli import app
-from tracecorr.cluster import correlate_on_cluster
+from tracecorr.cluster.run import correlate_on_cluster
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.pipeline import correlate, import_files, make_dataset
-from tracecorr.read.amdlog import read_amd_log
+from tracecorr.read.amdlog.reader import read_amd_log
 from tracecorr.store import Capture
 from tracecorr.store.parts import write_part
 

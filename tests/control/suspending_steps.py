@@ -21,7 +21,7 @@ from pathlib import Path
 import held_program
 from held_program import ALARMS, CHILDREN, COMMAND, PROGRESS, READY, open_words
 
-from tracecorr.control import HOLD, RELEASE, Action, HoldError
+from tracecorr.control.controller import HOLD, RELEASE, Action, HoldError
 from tracecorr.control.suspending import (
     DISABLE,
     ENABLE,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.control import BUSY, ENDED, HOLD, IDLE, RELEASE, TICK, Action, Controller, Event, HoldError
+from tracecorr.control.controller import BUSY, ENDED, HOLD, IDLE, RELEASE, TICK, Action, Controller, Event, HoldError
 from tracecorr.control.steering import Channel, CommandDecider, SharedWord, Steering
 from tracecorr.control.stopping import Freezer, Guard, StopSignals
 from tracecorr.control.workload import Workload
@@ -202,7 +202,7 @@ def test_a_controller_that_is_killed_leaves_nobody_held(tmp_path: Path, form: ty
     is_held = (lambda pid: _state(pid) == "T") if form is StopSignals else _is_frozen
     program = f"""
 import os, pathlib, signal
-from tracecorr.control import HOLD, Action
+from tracecorr.control.controller import HOLD, Action
 from tracecorr.control.stopping import Freezer, Guard, StopSignals
 from tracecorr.control.workload import Workload
 {form.__name__}(Workload(pathlib.Path({str(tmp_path / "pid")!r}), os.getuid()), Guard()).apply(Action(HOLD, "low"))
@@ -225,7 +225,7 @@ def test_a_word_is_free_again_when_its_controller_is_killed(tmp_path: Path) -> N
     other.write_bytes(b"of somebody else")
     program = f"""
 import pathlib, signal
-from tracecorr.control import HOLD, Action
+from tracecorr.control.controller import HOLD, Action
 from tracecorr.control.steering import Channel, SharedWord
 from tracecorr.control.stopping import Guard
 channel = Channel(pathlib.Path({str(path)!r}))

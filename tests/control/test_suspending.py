@@ -13,7 +13,7 @@ import pytest
 from held_program import PROGRESS
 from suspending_steps import STATES, Fake, Low, control, in_own_process, run_low, wait_until
 
-from tracecorr.control import HOLD, RELEASE, Action, HoldError
+from tracecorr.control.controller import HOLD, RELEASE, Action, HoldError
 from tracecorr.control.suspending import DISABLE, ENABLE, RESUME, SNAPSHOT, SUSPEND, SuspendedQueues, User, list_users
 from tracecorr.experiment.policies import PolicyOptions, find_refusal
 

@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from perfetto_check import ask
 
-from tracecorr.app import ids, make_app
+from tracecorr.app import ids
+from tracecorr.app.server import make_app
 from tracecorr.cli import main
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection

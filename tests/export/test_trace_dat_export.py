@@ -15,7 +15,7 @@ from tracecorr.cli import app
 from tracecorr.export.trace_dat import write_kernel_trace
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
-from tracecorr.read.ftrace import read_trace_dat
+from tracecorr.read.ftrace.trace_dat import read_trace_dat
 from tracecorr.store import Capture
 
 FORMS = Path(__file__).parents[1] / "read" / "ftrace" / "forms"

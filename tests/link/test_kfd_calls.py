@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.read.kfd.fields import name_value
+from tracecorr.read.kfd.ioctls import name_value
 from tracecorr.store import Capture
 
 Correlator = Callable[[str], Capture]

@@ -20,7 +20,7 @@ from tracecorr.analyze.report import summarize_capture
 from tracecorr.experiment.report import count_moves
 from tracecorr.link.functions import nest_calls
 from tracecorr.model import schema
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import Flag
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

@@ -14,7 +14,7 @@ from tracecorr.link.writes.place import LOG_COLUMNS, TRACE_COLUMNS, LogWrites, f
 from tracecorr.model import frames, schema
 from tracecorr.pipeline import import_files
 from tracecorr.progress import Stages
-from tracecorr.read.ftrace import read_ftrace_text
+from tracecorr.read.ftrace.text import read_ftrace_text
 from tracecorr.sources import list_log_starts, read_others
 from tracecorr.store.capture import make_parts_folder
 

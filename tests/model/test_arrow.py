@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tracecorr.model.arrow import take_column
+from tracecorr.model.columns import take_column
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.timeline import Views, build_views
+from tracecorr.timeline.build import Views, build_views
 
 
 def _views(*events: dict[str, Any], **given: list[dict[str, Any]]) -> Views:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.frames import Tables
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 
 _Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
 from tracecorr.analyze.values import render_ns
-from tracecorr.clock.steps import UNTIMED
+from tracecorr.clock.place import UNTIMED
 from tracecorr.model.kinds import Flag
 
 # Width of the bounds of a piece where they are widest; without it, the sum of both sides.

@@ -24,7 +24,7 @@ from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.still_open import StillOpen, find_still_open
 from tracecorr.analyze.values import render_ns
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.errors import InputError
 from tracecorr.store.coverage import Coverage, measure_coverage
 

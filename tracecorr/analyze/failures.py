@@ -8,10 +8,9 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.kernel_log import summarize_kernel_log
-from tracecorr.model.calls import is_failed
+from tracecorr.model.columns import is_failed
 from tracecorr.model.kinds import ABORTED_PACKET, HUNG_PACKET, LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, NOTICES, WORST_LEVELS
-from tracecorr.read.kernel_log import MESSAGES
-from tracecorr.read.kernel_log.catalogue import FAULT, HARDWARE, MEMORY, QUEUE, RESET, SCHEDULER
+from tracecorr.read.kernel_log.catalogue import FAULT, HARDWARE, MEMORY, MESSAGES, QUEUE, RESET, SCHEDULER
 
 _COMPLAINT = (
     "process", "severity", "message", "times", "call", "first_event", "first_ns", "last_ns", "name", "variants",

@@ -16,7 +16,7 @@ from tracecorr.analyze.compare.statistics import STAGES, read_steady
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.latency import summarize_paths
 from tracecorr.link.packet_index import measure_depth
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.errors import InputError
 
 # Okabe-Ito: safe for colour-blind readers.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tracecorr.model.calls import is_failed
+from tracecorr.model.columns import is_failed
 from tracecorr.model.kinds import NOT_YET
 from tracecorr.store.fleet import Tables as Tables  # all questions take it from here
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, as_text, collect
-from tracecorr.model.calls import is_counted
-from tracecorr.read.kernel_log import DRIVER_MESSAGE, MESSAGES
+from tracecorr.model.columns import is_counted
+from tracecorr.read.kernel_log.catalogue import DRIVER_MESSAGE, MESSAGES
 
 # Messages after which work of user queues may stand, or which tell that it does. DRM's own rings are none of them, and
 # a queue that was refused has no work.

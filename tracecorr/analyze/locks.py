@@ -10,7 +10,7 @@ import polars as pl
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.link.locks import waits_for_mutex
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 
 _SAME = ["process", "lock", "call", "woken_by", "waker_call"]
 

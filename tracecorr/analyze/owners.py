@@ -10,7 +10,7 @@ import polars as pl
 from tracecorr.analyze.calls import is_called
 from tracecorr.analyze.frames import Tables, as_text, collect, percentile
 from tracecorr.analyze.hqd import gpu_id_text
-from tracecorr.model.calls import is_failed
+from tracecorr.model.columns import is_failed
 
 
 def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

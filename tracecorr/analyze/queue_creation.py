@@ -8,10 +8,9 @@ import polars as pl
 from tracecorr.analyze.clocks import find_untimed
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.link.mqds import list_mqd_operations
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import INFERRED, QUEUES_COUNTED
-from tracecorr.read.kfd.fields import decode_mapping
-from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE, decode_mapping
 
 
 def _find_enclosing_ioctls(events: pl.DataFrame) -> pl.DataFrame:

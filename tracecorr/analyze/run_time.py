@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect, percentile
 from tracecorr.analyze.latency import LEAST_FOR_P99
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 
 _LAYERS = ("hip", "hsa", "syscall", "ioctl", "kfd", "gpu")
 # A sequence is at most so long, must come so often, and so many of all launches must follow it.

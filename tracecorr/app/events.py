@@ -9,7 +9,7 @@ import polars as pl
 
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app.index import CaptureIndex
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.store.frames import SUFFIX
 from tracecorr.timeline import levels
 

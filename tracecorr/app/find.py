@@ -13,7 +13,7 @@ import polars as pl
 
 from tracecorr.app.filters import find_kernels
 from tracecorr.app.index import CaptureIndex
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.timeline import levels
 from tracecorr.timeline.levels import I64
 

@@ -13,7 +13,9 @@ from tracecorr.analyze.launches import find_steady_launch
 from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike, tell_zero
 from tracecorr.link.calls import list_open_calls
-from tracecorr.timeline import Views, build_views, levels, read_views, write_views
+from tracecorr.timeline import levels
+from tracecorr.timeline.build import Views, build_views
+from tracecorr.timeline.files import read_views, write_views
 from tracecorr.timeline.lanes import COLOURS, QUEUE_LINES, Names, name_owners
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.timeline import Views, levels
+from tracecorr.timeline import levels
+from tracecorr.timeline.build import Views
 
 MAGIC = 0x54434F32  # "TCO2"
 HEADER = struct.Struct("<IIqqIIII")  # magic, records, t0, t1, tracks, shift, bytes of a name, 1 when there are tints

@@ -112,7 +112,7 @@ def run_server(captures: list[Capture], host: str, port: int | None, no_browser:
     """Serve captures until the user stops it; print the address on a line of its own."""
     free = _choose_port(host, port)
 
-    from tracecorr.app import serve
+    from tracecorr.app.server import serve
 
     def on_ready(url: str) -> None:
         if os.geteuid() == 0:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Bounds, Ints, Mask, join_bounds
+from tracecorr.clock.hull import NO_HIGH, NO_LOW, Bounds, Ints, Mask, join_bounds
 from tracecorr.model import frames
-from tracecorr.model.calls import IS_PACKET
+from tracecorr.model.columns import IS_PACKET
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE

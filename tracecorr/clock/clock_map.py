@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.clock.bounds import Bounds, Floats, Ints
-from tracecorr.clock.hull import ContradictionError, Hull, fit_hull, widest_line
+from tracecorr.clock.hull import Bounds, ContradictionError, Floats, Hull, Ints, fit_hull, widest_line
 
 # NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
 MAX_RATE = 600e-6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.clock.bounds import Bounds, join_bounds
 from tracecorr.clock.causal_pairs import LOG_STEP_NS, bound_spans
+from tracecorr.clock.hull import Bounds, join_bounds
 from tracecorr.model.kernel_names import demangle_name, shorten_name
 
 _EXACT = (0, 0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.bounds import NO_HIGH, Bounds
+from tracecorr.clock.hull import NO_HIGH, Bounds
 
 # Counters print times in microseconds.
 _ROUNDED_NS = 500

@@ -23,7 +23,7 @@ from tracecorr.analyze.experiment import APART, STAMPS, TOGETHER, as_rows, measu
 from tracecorr.capture.plan.runtimes import installed_libraries
 from tracecorr.capture.workload.engines import container_pid, find_engine
 from tracecorr.capture.workload.invoker import find_invoker, read_environment
-from tracecorr.control import HOLD, HoldError
+from tracecorr.control.controller import HOLD, HoldError
 from tracecorr.experiment.policies import (
     NONE,
     STEERED,

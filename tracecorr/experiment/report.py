@@ -36,7 +36,7 @@ from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.experiment.policies import CUMASK, NONE, STOP, SUSPEND
 from tracecorr.experiment.preempt import Runs
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.read.kfd.ioctls import SET_CU_MASK
 from tracecorr.store import Capture
 

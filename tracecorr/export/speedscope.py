@@ -14,7 +14,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.selection import Selection, first_ns
 from tracecorr.export.trace import split_overlaps
 from tracecorr.export.tracks import add_node, name_on_node
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 
 _LAYERS = ("marker", "hip", "hsa", "syscall", "ioctl", "kfd", "mqd")
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"

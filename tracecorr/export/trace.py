@@ -11,7 +11,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Jobs, Track, add_node, assign_tracks, draw_jobs
 from tracecorr.link.packet_index import measure_depth
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import HALF_SEEN, Flag
 
 

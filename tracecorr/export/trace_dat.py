@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tracecorr.model.errors import InputError
-from tracecorr.read.ftrace import PageTrace
-from tracecorr.read.ftrace.formats import page_layout
+from tracecorr.read.ftrace.formats import PageTrace, page_layout
 from tracecorr.read.ftrace.trace_dat import Buffer, Option, TraceDat
 from tracecorr.store.capture import Capture
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock

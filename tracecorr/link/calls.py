@@ -12,8 +12,7 @@ from tracecorr import native
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.link.events import find_places
 from tracecorr.model import frames
-from tracecorr.model.arrow import take_column
-from tracecorr.model.calls import is_internal
+from tracecorr.model.columns import is_internal, take_column
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import COMPLETE, SHADER_NAME, SUBMITTED, WITHOUT_EXIT, Flag
 from tracecorr.native import Ints

@@ -18,8 +18,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.model.calls import IS_PACKET
-from tracecorr.model.columns import CAT
+from tracecorr.model.columns import CAT, IS_PACKET
 from tracecorr.model.frames import HOLES, gives
 from tracecorr.model.kinds import (
     BEGINNINGS,

@@ -10,7 +10,6 @@ from tracecorr.link.events import attach_columns, pivot_args
 from tracecorr.model import frames
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED, INFERRED
-from tracecorr.read.kfd.fields import decode_mapping, name_value
 from tracecorr.read.kfd.ioctls import (
     CREATE_QUEUE,
     DRM_TYPE,
@@ -18,7 +17,9 @@ from tracecorr.read.kfd.ioctls import (
     KFD_PREFIX,
     KFD_TYPE,
     USERQ_HANDLER,
+    decode_mapping,
     device_ioctl_name,
+    name_value,
 )
 
 _KFD, _DRM, _OTHER = "kfd", "drm", "other"

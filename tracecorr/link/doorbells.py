@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.clock.causal_pairs import bracket_doorbells, list_moments
 from tracecorr.link.events import attach_columns, fill_columns
 from tracecorr.model import frames
-from tracecorr.model.calls import IS_PACKET
+from tracecorr.model.columns import IS_PACKET
 from tracecorr.model.frames import gives
 from tracecorr.native import Ints
 

@@ -8,7 +8,7 @@ from tracecorr.link.events import attach_fields
 from tracecorr.model import frames, schema
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import RECORDED
-from tracecorr.read.kfd.fields import hex_text
+from tracecorr.read.kfd.ioctls import hex_text
 
 # Old naming up to Linux 6.16 and in the DKMS trees, new naming from 6.17 on.
 _QUEUE = ("drm_sched_job", "drm_sched_job_queue")

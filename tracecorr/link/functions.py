@@ -7,11 +7,10 @@ import polars as pl
 
 from tracecorr.link.events import attach_columns, fill_columns
 from tracecorr.model import frames
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import HALF_SEEN, Flag
-from tracecorr.read.kfd import ioctl_names
-from tracecorr.read.kfd.ioctls import list_handlers
+from tracecorr.read.kfd.ioctls import ioctl_names, list_handlers
 
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
 _KERNEL = ("kfd", "mqd", "amdgpu", "other")

@@ -21,7 +21,7 @@ from tracecorr.link.signals import (
 )
 from tracecorr.link.streams import name_streams
 from tracecorr.model import schema
-from tracecorr.model.calls import IS_PACKET
+from tracecorr.model.columns import IS_PACKET
 from tracecorr.model.kinds import (
     COMPLETE,
     COPY,

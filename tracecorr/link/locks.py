@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.link.events import pivot_args
 from tracecorr.model import frames
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import DERIVED
 

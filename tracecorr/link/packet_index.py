@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Ints
 from tracecorr.clock.causal_pairs import list_moments
+from tracecorr.clock.hull import NO_HIGH, NO_LOW, Ints
 from tracecorr.link.events import attach_columns
-from tracecorr.model.calls import IS_PACKET
+from tracecorr.model.columns import IS_PACKET
 from tracecorr.model.kinds import BEGINNINGS, GRAPH_CALL, QUEUE_CREATED, QUEUE_DELETED
 
 

@@ -7,11 +7,10 @@ import polars as pl
 from tracecorr.link.creations import is_intercepted, join_creations
 from tracecorr.link.events import attach_args, find_places, pivot_args
 from tracecorr.model import frames
-from tracecorr.model.calls import IS_PACKET
+from tracecorr.model.columns import IS_PACKET
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
-from tracecorr.read.kfd.fields import IP_TYPES, QUEUE_TYPES
-from tracecorr.read.kfd.ioctls import CREATE_QUEUE, USERQ, USERQ_CREATE
+from tracecorr.read.kfd.ioctls import CREATE_QUEUE, IP_TYPES, QUEUE_TYPES, USERQ, USERQ_CREATE
 
 _OF_LOG = pl.col("source") == "amd_log"
 # No process has this key.

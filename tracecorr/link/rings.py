@@ -12,16 +12,9 @@ from tracecorr.link.events import attach_args, attach_columns, pivot_args
 from tracecorr.link.queues import list_creations, list_ends, list_kernel_creations, list_log_packets
 from tracecorr.link.streams import DESTROY, assign_streams
 from tracecorr.model import frames
-from tracecorr.model.calls import IS_PACKET, STREAM_MAKERS
+from tracecorr.model.columns import IS_PACKET, STREAM_MAKERS
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import (
-    BEGINNINGS,
-    INFERRED,
-    QUEUE_CREATED,
-    QUEUE_DELETED,
-    QUEUE_SELECTED,
-    RECORDED,
-)
+from tracecorr.model.kinds import BEGINNINGS, INFERRED, QUEUE_CREATED, QUEUE_DELETED, QUEUE_SELECTED, RECORDED
 
 _QUEUE, _RING = ["process", "swq"], ["process", "ring"]
 _COLUMNS = ("process", "ring", "stamp_ns", "file", "offset", "layer", "name", "source")

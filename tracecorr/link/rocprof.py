@@ -9,8 +9,7 @@ from tracecorr.link.events import attach_fields
 from tracecorr.model import frames, schema
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import CORRELATION_RULE, DERIVED, RECORDED, Flag
-from tracecorr.read.rocprof import REPEATED, TIMELESS
-from tracecorr.read.rocprof.profile import CLOCK
+from tracecorr.read.rocprof.profile import CLOCK, REPEATED, TIMELESS
 
 _RULE = "rocprof_of_packet"
 

@@ -6,17 +6,9 @@ import polars as pl
 
 from tracecorr.link.events import fill_columns, pivot_args
 from tracecorr.model import frames
-from tracecorr.model.calls import is_failed, makes_stream
+from tracecorr.model.columns import is_failed, makes_stream
 from tracecorr.model.frames import gives
-from tracecorr.model.kinds import (
-    COMMAND_MENTIONS,
-    DERIVED,
-    GRAPH_COMMAND,
-    MARKERS,
-    NOT_ENQUEUES,
-    NULL_STREAM,
-    RECORDED,
-)
+from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NOT_ENQUEUES, NULL_STREAM, RECORDED
 
 # Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).
 _ON_NULL_STREAM = (

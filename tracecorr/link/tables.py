@@ -30,7 +30,7 @@ from tracecorr.link.threads.identities import find_creators
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.link.writes.place import LogWrites, find_calls, link_writes
 from tracecorr.model import schema
-from tracecorr.model.calls import IS_PACKET, is_counted
+from tracecorr.model.columns import IS_PACKET, is_counted
 from tracecorr.model.frames import EDGES
 from tracecorr.model.kinds import DERIVED
 

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
-from tracecorr.clock.refuted import warn_refuted
+from tracecorr.clock.fit import warn_refuted
 from tracecorr.clock.samples import warn_of_another_run
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless

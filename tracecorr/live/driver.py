@@ -22,8 +22,8 @@ from tracecorr.live.rings import READ_AT
 from tracecorr.model import schema
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.standstill import Line, Slot
-from tracecorr.read.kernel_log import MESSAGES, name_messages
-from tracecorr.read.kernel_log.lines import read_records
+from tracecorr.read.kernel_log.catalogue import MESSAGES
+from tracecorr.read.kernel_log.printk import name_messages, read_records
 from tracecorr.read.kfd.dumps import read_dumps
 
 _KERNEL_LOG, _RECENT_NS, _RECORD_BYTES, _MOST_RECORDS = Path("/dev/kmsg"), 900 * 10**9, 8192, 20_000

@@ -1,12 +1,17 @@
-"""What a table is made of: columns with type, unit and meaning."""
+"""What a table is made of: columns with type, unit and meaning; expressions that tell packets, calls and failures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
+
+from tracecorr.model.kinds import NOT_YET, NUMBER, PACKET_KINDS, SUCCEEDED, Flag
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CAT = pl.Categorical()
 _Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
@@ -95,3 +100,73 @@ LOCATION = columns_of(
     ("end_offset", I64, "first byte of the exit record; null when there is none", "bytes"),
     ("end_length", U32, "length of the exit record", "bytes"),
 )
+
+
+def take_column(array: pa.Array) -> pl.Series:
+    """Return an array of arrow as a column without a name; its memory is shared.
+
+    `polars.from_arrow` would import what arrow computes with, which takes some 40 ms, to look at chunks that an array
+    does not have (polars 2.1).
+    """
+    return pl.Series(_Exported(array))
+
+
+class _Exported:
+    """Show of an array no more than the interface that all libraries of arrow's columns have."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
+        """Return the array as two capsules of its type and its memory."""
+        return self._array.__arrow_c_array__(requested_schema)
+
+
+# Which rows are packets in a ring; lines about queues are of layer `aql`, too.
+IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
+# What the names of calls that make a stream begin with.
+STREAM_MAKERS = ("hipStreamCreate", "hipExtStreamCreate")
+
+
+def is_counted() -> pl.Expr:
+    """Tell of rows with `flags` whether each is the one that counts of its call; never null.
+
+    Example:
+        >>> pl.DataFrame({"flags": [None, 0, 512, 1024, 1536]}).select(is_counted()).to_series().to_list()
+        [True, True, True, False, False]
+    """
+    return pl.col("flags").fill_null(0) & int(Flag.TWIN) == 0
+
+
+def is_failed(result: pl.Expr) -> pl.Expr:
+    """Tell of results (strings, as in `events.result`) whether they are known and a failure; never null.
+
+    Example:
+        >>> results = ["hipErrorNotFound", "HIPRTC_ERROR_COMPILATION", "EINVAL"]
+        >>> pl.select(is_failed(pl.lit(pl.Series(results)))).to_series().to_list()
+        [True, True, True]
+        >>> results = ["hipSuccess", "hipErrorNotReady", "ERESTART_RESTARTBLOCK", "0", "12", "0x7f00", None]
+        >>> pl.select(is_failed(pl.lit(pl.Series(results)))).to_series().any()
+        False
+    """
+    fine = result.is_in([*SUCCEEDED, *NOT_YET]) | result.str.contains(NUMBER)
+    return (~fine).fill_null(value=False)
+
+
+def makes_stream(name: pl.Expr) -> pl.Expr:
+    """Tell of names (categories) whether such a call makes a stream."""
+    return pl.any_horizontal(name.cat.starts_with(maker) for maker in STREAM_MAKERS)
+
+
+def is_internal(name: pl.Expr) -> pl.Expr:
+    """Tell of names (strings) whether no program calls such a function by name; also of none.
+
+    The log names a function inside HIP when it is entered (`ihipLaunchKernel`), or only when it returns an error
+    (`hipStreamSynchronize_common`, of 7.2).
+
+    Example:
+        >>> names = ["hipMalloc", "hipMemcpy_spt", "ihipLaunchKernel", "hipMemcpyToSymbol_common", None]
+        >>> pl.select(is_internal(pl.lit(pl.Series(names)))).to_series().to_list()
+        [False, False, True, True, True]
+    """
+    return (~name.str.starts_with("hip") | name.str.ends_with("_common")).fill_null(value=True)

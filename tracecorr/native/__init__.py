@@ -1,14 +1,23 @@
-"""Compiled loops over arrays (`*.c`): over every line of a log, and over every row (`links.py`).
+"""Compiled loops over arrays (`*.c`): over every line of a log and every row (`loops`), and for the views (`views`).
 
-They see bytes only inside the padding of `Text`. `library.py` takes their types from the C files; each other module has
-the name of the C file whose functions it calls.
+They see bytes only inside the padding of `Text`. `library` takes their types from the C files.
 """
 
-from tracecorr.native.joins import Records, set_lanes
 from tracecorr.native.library import KERNEL, Ints, Scratch, Struct, Words, address
-from tracecorr.native.lines import HashTable, code_spans, find_lines, hash_spans, hash_text
-from tracecorr.native.links import find_parents, find_roots
-from tracecorr.native.rows import end_calls, gather, gather_texts
+from tracecorr.native.loops import (
+    HashTable,
+    Records,
+    code_spans,
+    end_calls,
+    find_lines,
+    find_parents,
+    find_roots,
+    gather,
+    gather_texts,
+    hash_spans,
+    hash_text,
+    set_lanes,
+)
 from tracecorr.native.views import (
     CROSSED,
     UNSORTED,

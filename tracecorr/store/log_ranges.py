@@ -1,7 +1,7 @@
 """Read long logs in several processes at once: each reads a range of bytes and writes its rows as a part.
 
 Who runs the work (processes of this machine, workers of a cluster) hands in how a call is sent there. The rows are
-exactly those of one pass: see `parse.amdlog.ranges`.
+exactly those of one pass: see `read.amdlog.reader`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,16 @@ from typing import Any, Protocol
 
 from tracecorr.model.errors import WorkerError
 from tracecorr.read.amdlog.blocks import LogBytes, find_borders
-from tracecorr.read.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
-from tracecorr.read.amdlog.reader import Reader, State
+from tracecorr.read.amdlog.reader import (
+    LogRange,
+    Reader,
+    State,
+    agrees,
+    join_states,
+    look_back,
+    plan_ranges,
+    read_range,
+)
 from tracecorr.store.frames import FrameReader
 from tracecorr.store.parts import StoredPart, write_part
 from tracecorr.store.raw import find_compression, has_holes

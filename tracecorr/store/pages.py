@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tracecorr.model.errors import InputError
-from tracecorr.read.ftrace import PageTrace
-from tracecorr.read.ftrace.formats import Format, parse_formats
+from tracecorr.read.ftrace.formats import Format, PageTrace, parse_formats
 from tracecorr.read.ftrace.trace_dat import read_description
 from tracecorr.store.capture import Capture
 from tracecorr.store.raw import open_read_at, read_chunks, read_clock_samples

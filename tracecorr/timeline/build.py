@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tracecorr import native
 from tracecorr.model import schema
-from tracecorr.model.calls import is_counted, is_failed
+from tracecorr.model.columns import is_counted, is_failed
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
 from tracecorr.store.coverage import measure_coverage

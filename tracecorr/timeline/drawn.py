@@ -9,7 +9,7 @@ import polars as pl
 
 from tracecorr.link.calls import list_open_calls
 from tracecorr.link.packet_index import measure_depth
-from tracecorr.model.calls import is_counted
+from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import INFERRED
 from tracecorr.model.schema import CAT
 from tracecorr.store.fleet import Tables

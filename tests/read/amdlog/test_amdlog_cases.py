@@ -7,7 +7,7 @@ import pytest
 from amdlog_cases import DISPATCH, THREAD, enter, leave, line, log, read
 
 from tracecorr.model.kinds import Flag
-from tracecorr.read.amdlog import looks_like_amd_log
+from tracecorr.read.amdlog.reader import looks_like_amd_log
 
 
 def test_a_call_is_one_row_with_both_records() -> None:

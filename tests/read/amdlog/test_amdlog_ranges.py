@@ -10,10 +10,18 @@ import polars as pl
 import pytest
 
 from tracecorr.model.parts import Block
-from tracecorr.read.amdlog import read_amd_log
 from tracecorr.read.amdlog.blocks import BlockCutter, find_borders
-from tracecorr.read.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
-from tracecorr.read.amdlog.reader import Reader, State
+from tracecorr.read.amdlog.reader import (
+    LogRange,
+    Reader,
+    State,
+    agrees,
+    join_states,
+    look_back,
+    plan_ranges,
+    read_amd_log,
+    read_range,
+)
 from tracecorr.store.raw import ChunkStream
 
 LOGS = ("caseB-4streams", "mt-threads", "gemm-rocblas-300", "hip-5.7.1", "hip-6.4.3")

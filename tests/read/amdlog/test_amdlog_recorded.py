@@ -10,7 +10,7 @@ import pytest
 from amdlog_cases import Read, read, summarize
 
 from tracecorr.model.kernel_names import demangle_name
-from tracecorr.read.amdlog import looks_like_amd_log
+from tracecorr.read.amdlog.reader import looks_like_amd_log
 
 CAPTURES = (
     "caseA-1stream", "caseB-4streams", "gemm-rocblas-300", "hip-5.7.1", "hip-6.4.3", "hip-7.2.4",

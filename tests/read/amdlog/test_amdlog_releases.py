@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from amdlog_cases import enter, leave, log, read
 
-from tracecorr.read.amdlog import looks_like_amd_log
+from tracecorr.read.amdlog.reader import looks_like_amd_log
 
 SITE = f":3:{'hip_memory.cpp':<25}:{777:<4}: "
 

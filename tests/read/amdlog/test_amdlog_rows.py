@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tracecorr.read.amdlog.rows import NULLS, Rows
+from tracecorr.read.amdlog.calls import NULLS, Rows
 
 
 @pytest.mark.parametrize("left", [0, 2])

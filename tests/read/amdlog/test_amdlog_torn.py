@@ -9,7 +9,7 @@ import pytest
 from amdlog_cases import DISPATCH, Read, enter, leave, line, read
 
 from tracecorr.model.kinds import Flag
-from tracecorr.read.amdlog import read_amd_log
+from tracecorr.read.amdlog.reader import read_amd_log
 
 OUTPUT = "step 7 done"
 COMMAND = "Command (KernelExecution) enqueued: 0x55c431b09020 to queue: 0x55c431a2b210"

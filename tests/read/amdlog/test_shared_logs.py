@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.model.kinds import Flag
 from tracecorr.pipeline import correlate, import_files
-from tracecorr.read.amdlog import read_amd_log
+from tracecorr.read.amdlog.reader import read_amd_log
 from tracecorr.read.amdlog.shared import SharedLog, find_order
 from tracecorr.store import Capture
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import zstandard
 
-from tracecorr.read.ftrace import PageTrace
+from tracecorr.read.ftrace.formats import PageTrace
 from tracecorr.read.ftrace.trace_dat import MAGIC, Buffer, TraceDat
 from tracecorr.store.trace_dat import BufferPages, write_trace_dat
 

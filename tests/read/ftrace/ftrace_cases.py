@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 from tracecorr.model.parts import Block
-from tracecorr.read.ftrace import PageTrace, read_ftrace_text
+from tracecorr.read.ftrace.formats import PageTrace
+from tracecorr.read.ftrace.text import read_ftrace_text
 
 DATA = Path(os.environ.get("TRACECORR_DATA", Path(__file__).parents[4] / "shared" / "data"))
 CAPTURES = sorted(p.parent for p in DATA.glob("captures/*/ftrace.txt"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 from ftrace_cases import Whole, whole
 
-from tracecorr.read.ftrace import read_ftrace_text
-from tracecorr.read.ftrace.markers import keep_ranges
+from tracecorr.read.ftrace.events import keep_ranges
+from tracecorr.read.ftrace.text import read_ftrace_text
 from tracecorr.store.recording import chosen_ranges
 
 _LINES = [

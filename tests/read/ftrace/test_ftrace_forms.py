@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from ftrace_cases import Whole, page_folder, read_text, whole
 
-from tracecorr.read.ftrace import looks_like_ftrace_text, read_ftrace_pages
+from tracecorr.read.ftrace.lines import looks_like_ftrace_text
+from tracecorr.read.ftrace.pages import read_ftrace_pages
 
 FORMS = Path(__file__).parent / "forms"
 # What a form leaves out: the process.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from ftrace_cases import read_text
 
-from tracecorr.read.ftrace import looks_like_ftrace_text
+from tracecorr.read.ftrace.lines import looks_like_ftrace_text
 
 # Debian 11, kernel 5.10.223, no GPU: CREATE_QUEUE under kprobes, system call events and the function tracer.
 _TRACE = b"""\

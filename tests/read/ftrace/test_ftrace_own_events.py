@@ -9,8 +9,8 @@ import pytest
 from ftrace_cases import Whole, read_text, whole
 
 from tracecorr.model.kinds import Flag
-from tracecorr.read.ftrace import PageTrace, read_ftrace_pages
-from tracecorr.read.ftrace.formats import Symbols, probed_functions
+from tracecorr.read.ftrace.formats import PageTrace, Symbols, probed_functions
+from tracecorr.read.ftrace.pages import read_ftrace_pages
 
 _HEAD = "name: {}\nID: {}\nformat:\n"
 

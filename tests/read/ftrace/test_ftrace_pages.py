@@ -13,7 +13,8 @@ from ftrace_cases import CAPTURES, DATA, Whole, need_data, page_folder, read_tex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecorr.read.ftrace import PageTrace, read_ftrace_pages
+from tracecorr.read.ftrace.formats import PageTrace
+from tracecorr.read.ftrace.pages import read_ftrace_pages
 
 _RAW = [f for f in CAPTURES if (f / "raw").is_dir()]
 _VM = [p.parent for p in sorted(DATA.glob("vm/*/ftrace/events.raw"))]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from ftrace_cases import CAPTURES, DATA, Whole, meta, need_data, read_text
 
-from tracecorr.read.ftrace import looks_like_ftrace_text
+from tracecorr.read.ftrace.lines import looks_like_ftrace_text
 
 _TEXTS = sorted(DATA.glob("vm/**/*.txt")) + sorted(DATA.glob("real/ftrace-*.txt"))
 

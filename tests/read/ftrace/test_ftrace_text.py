@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.model.kinds import Flag
-from tracecorr.read.ftrace import looks_like_ftrace_text, read_ftrace_text
+from tracecorr.read.ftrace.lines import looks_like_ftrace_text
+from tracecorr.read.ftrace.text import read_ftrace_text
 
 HEAD = b"# tracer: nop\n#\n# entries-in-buffer/entries-written: 5/9   #P:2\n"
 PREFIX = b"  a-b c(d) [1] x-136   (    99) [001] .....    24.000%03d: "

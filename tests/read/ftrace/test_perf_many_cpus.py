@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from tracecorr.model.parts import Block
-from tracecorr.read.ftrace import PageTrace, read_perf_records
+from tracecorr.read.ftrace.formats import PageTrace
+from tracecorr.read.ftrace.perf_records import read_perf_records
 
 _FORMAT = """name: doorbell
 ID: 2000

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
-from tracecorr.read.ftrace import PageTrace, looks_like_trace_dat, read_ftrace_pages, read_trace_dat
-from tracecorr.read.ftrace.trace_dat import Buffer, Option, read_description
+from tracecorr.read.ftrace.formats import PageTrace
+from tracecorr.read.ftrace.pages import read_ftrace_pages
+from tracecorr.read.ftrace.trace_dat import Buffer, Option, looks_like_trace_dat, read_description, read_trace_dat
 from tracecorr.store import Capture
 from tracecorr.store.trace_dat import BufferPages, write_trace_dat
 

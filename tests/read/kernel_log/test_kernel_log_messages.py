@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from tracecorr.model.parts import Block
-from tracecorr.read.kernel_log import MESSAGES, looks_like_kernel_log, name_messages, read_kernel_log
+from tracecorr.read.kernel_log.catalogue import MESSAGES
+from tracecorr.read.kernel_log.printk import looks_like_kernel_log, name_messages, read_kernel_log
 
 _CASES = [
     [part.strip(" ") for part in line.split("|", 2)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.read.kfd import ioctl_name, ioctl_names, layer_of, result_text
-from tracecorr.read.kfd.ioctls import list_handlers
+from tracecorr.read.kfd.ioctls import ioctl_name, ioctl_names, layer_of, list_handlers, result_text
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.read.ftrace import read_ftrace_text
+from tracecorr.read.ftrace.text import read_ftrace_text
 
 PREFIX = b"            bash-124     [001] d..1.     8.710688: "
 CASES: list[tuple[str, str, str, dict[str, Any]]] = [

@@ -10,7 +10,7 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.losses import HAS_NO_HEAD, summarize_unaccounted
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.model import Finding, always, claim, failed, has_several_clocks, passed, unknown
-from tracecorr.clock.refuted import Refuted, find_refuted
+from tracecorr.clock.fit import Refuted, find_refuted
 from tracecorr.store.recording import FAILED, name_state
 
 
@@ -138,13 +138,13 @@ def _describe_refuted(refuted: Refuted) -> str:
 
 
 def _list_far(evidence: Evidence, maps: pl.DataFrame, limit: int) -> list[str]:
-    """Return the clock of ROCr's lines if it is wider than the limit only at times before or after the kernel trace.
+    """Return the clocks of log lines that are wider than the limit only at times before or after the kernel trace.
 
-    A process that is attached to may have logged for hours before the first clock sample. Nothing is linked by those
-    times.
+    A process that is attached to may have logged for hours before the first clock sample, and a kernel log begins at
+    the boot. Nothing is linked by those times.
     """
-    wide = maps.filter((pl.col("width") > limit) & (pl.col("source") == _OF_ROCR))
-    sources = wide["source"].unique().to_list()
+    wide = maps.filter((pl.col("width") > limit) & pl.col("source").is_in(list(_OF_LINES)))
+    sources = wide["source"].unique(maintain_order=True).to_list()
     if not sources or not evidence.trace_aligned:
         return []
     events = evidence.tables("events").with_columns(pl.col("source").cast(pl.String))
@@ -154,9 +154,9 @@ def _list_far(evidence: Evidence, maps: pl.DataFrame, limit: int) -> list[str]:
     if low is None:
         return []
     error = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
-    shown = events.filter((pl.col("source") == "amd_log") & pl.col("ts_ns").is_between(low, high))
-    is_near = bool(collect(shown.select((error > limit).any())).item())
-    return [] if is_near else sources
+    shown = events.filter(pl.col("ts_ns").is_between(low, high) & (error > limit))
+    near = collect(shown.select(pl.col("source").unique()))["source"].to_list()
+    return [source for source in sources if _OF_LINES[source] not in near]
 
 
 def _describe_far(maps: pl.DataFrame, far: list[str]) -> str:
@@ -183,7 +183,8 @@ def _name_wide(maps: pl.DataFrame, limit: int) -> str:
 
 # Only `Signal =` lines of the log have times on CLOCK_BOOTTIME: those of the GPU.
 _OF_GPU = "the log's GPU times, "
-_OF_ROCR = "amd_log:mono_raw"
+# The clocks of log lines that may stand far outside of the trace, and the source of their events.
+_OF_LINES = {"amd_log:mono_raw": "amd_log", "kernel_log:printk": "kernel_log"}
 
 
 @claim(

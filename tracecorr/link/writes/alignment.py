@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW, Ints, Mask
+from tracecorr.clock.hull import NO_HIGH, NO_LOW, Ints, Mask
 
 # Behind so many records in a row that start at no write the shift is another one; fewer were printed together.
 _MISSES = 4

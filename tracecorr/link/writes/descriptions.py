@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.bounds import Ints
+from tracecorr.clock.hull import Ints
 from tracecorr.model.kinds import Flag
 
 WRITES = ("write", "writev", "pwrite64")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.bounds import NO_HIGH, NO_LOW
+from tracecorr.clock.hull import NO_HIGH, NO_LOW
 from tracecorr.link.events import find_places
 from tracecorr.link.writes.alignment import Log, Piece, Run, align_runs, list_missing
 from tracecorr.link.writes.descriptions import WRITES, Written, follow_writes

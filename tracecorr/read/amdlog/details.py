@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.model.calls import STREAM_MAKERS
+from tracecorr.model.columns import STREAM_MAKERS
 from tracecorr.model.kinds import LOG_INDENT, LOG_LEVEL, LOG_MESSAGE, UNKNOWN_FORM
 from tracecorr.native import KERNEL, Ints, Scratch, Struct, Words
 from tracecorr.read.amdlog import messages
+from tracecorr.read.amdlog.calls import Rows
 from tracecorr.read.amdlog.messages import Kind
 from tracecorr.read.amdlog.records import Records
-from tracecorr.read.amdlog.rows import Rows
 from tracecorr.read.amdlog.tokens import LISTS, PACKET_FIELDS, QUEUES, SIGNED, WORDS, Vocabulary
 from tracecorr.read.text import Text
 

@@ -18,9 +18,8 @@ from tracecorr.model.columns import Table
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.model.parts import arrow_types
 from tracecorr.native import Ints, Struct, Words
-from tracecorr.read.amdlog.calls import Joined
+from tracecorr.read.amdlog.calls import NULLS, Joined, Rows
 from tracecorr.read.amdlog.details import Args, Details
-from tracecorr.read.amdlog.rows import NULLS, Rows
 from tracecorr.read.amdlog.tokens import Vocabulary
 
 _Mask = npt.NDArray[np.bool_]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr import native
-from tracecorr.model.calls import STREAM_MAKERS
+from tracecorr.model.columns import STREAM_MAKERS
 from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM
 from tracecorr.native import Ints, Struct
 from tracecorr.read.amdlog import messages
@@ -29,7 +29,7 @@ from tracecorr.read.amdlog.messages import (
     WORD_FIELDS,
     general_name,
 )
-from tracecorr.read.amdlog.wholeness import THREAD, is_whole_kernel
+from tracecorr.read.amdlog.torn import THREAD, is_whole_kernel
 
 # Columns of all rows: the first ones hold addresses (0 = none), the last ones numbers (-1 = none).
 WORDS = ("ring", "signal", "command", "stream", "arg")

@@ -2,13 +2,14 @@
 
 Both readers (text and ring buffer pages) make the same wide frames: the columns of `_BASE`, and for
 each field `x` of the event `u_x` (u64) and `t_x` (text). The functions here turn them into halves: one side of a call,
-or a whole moment.
+or a whole moment. Texts that programs and drivers write into the trace are markers, clock samples and ranges of roctx.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
@@ -17,10 +18,11 @@ import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.model.parts import Block
 from tracecorr.model.schema import CAT
-from tracecorr.read.ftrace.tracepoints import event_layer
-from tracecorr.read.kernel_log import list_fields, name_messages
-from tracecorr.read.kfd import ioctl_name, layer_of, result_text
+from tracecorr.read.ftrace.tracepoints import event_layer, split_fields, typed_fields
+from tracecorr.read.kernel_log.printk import list_fields, name_messages
+from tracecorr.read.kfd.ioctls import ioctl_name, layer_of, result_text
 from tracecorr.read.text import MIX, Words
 
 _BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
@@ -377,7 +379,7 @@ def add_console(batch: Batch, frame: pl.DataFrame) -> None:
         batch.add_args(told, [key])
 
 
-def add_marker(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
+def _add_marker(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
     """Add trace markers: with the fields `keys` a clock sample, without them free text in `rest`."""
     batch.add(frame, phase=INSTANT, call=0, layer="marker", name="clock_sync" if keys else "marker")
     batch.add_args(frame, keys)
@@ -400,3 +402,80 @@ def _syscalls() -> dict[int, tuple[str, list[str]]]:
 def all_args(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the frames as rows of `PART_ARGS`."""
     return schema.PART_ARGS.conform(pl.concat(frames, how="vertical_relaxed")) if frames else schema.PART_ARGS.empty()
+
+
+# What the kernel prints in front of a marker.
+MARKER = "tracing_mark_write"
+CLOCK_NAMES = ("clock_sync", "TRACECORR_SYNC", "tracecorr_clock")
+CLOCK_TEXT = rf"^(?:{'|'.join(CLOCK_NAMES)}) "
+# What instrumented amdgpu drivers print with trace_printk: `[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=.. queue_id=..`,
+# `KFD_MQD_CREATE: pid= gpu= qid= type= active=`, `KFD_MQD_DESTROY: qid=`, `[CU_MASK] ...` (DKMS trees of 2026).
+DRIVER_TEXT = r"^(?:\[KFD-TRACE\] *|\[CU_MASK\]|KFD_MQD_\w+:)"
+_DRIVER_NAME = r"^(?:\[KFD-TRACE\] *)?\[?(\w+)"
+_NOT_CHOSEN = "range_not_chosen"
+_PLACE = ["file", "offset"]
+
+
+def add_marker_texts(batch: Batch, frame: pl.DataFrame) -> None:
+    """Add trace markers with their text in the column `rest`; clock samples get their fields."""
+    is_clock = frame["rest"].str.contains(CLOCK_TEXT)
+    _add_marker(batch, frame.filter(~is_clock), [])
+    samples = frame.filter(is_clock).with_columns(pl.col("rest").str.replace(r" monotonic=", " mono="))
+    for keys, rows in split_fields(samples, "equals"):
+        _add_marker(batch, typed_fields(rows, keys), keys)
+
+
+def add_printk(batch: Batch, frame: pl.DataFrame) -> None:
+    """Add texts of trace_printk (`rest`) of the function in `event`; those of KFD become its events."""
+    ours = frame["rest"].str.contains(DRIVER_TEXT)
+    add_others(batch, frame.filter(~ours))
+    frame = frame.filter(ours).with_columns(
+        pl.col("rest").str.extract(_DRIVER_NAME).fill_null("KFD_TRACE").alias("name"),
+        pl.col("event").alias("function"),
+        pl.col("rest").alias("text"),
+    )
+    mqd = pl.col("name").str.contains("MQD|CU_MASK")
+    layer = pl.when(mqd).then(pl.lit("mqd")).otherwise(pl.lit("kfd"))
+    for keys, rows in split_fields(frame, "equals"):
+        # It lies in what its thread has open, as a record of the function tracer does.
+        batch.add(rows, phase=INSTANT, call=FUNCTION, layer=layer, name=pl.col("name"))
+        batch.add_args(typed_fields(rows, keys), keys)
+        batch.add_text(rows, "function", pl.col("function"))
+        batch.add_text(rows, "body", pl.col("text"))
+
+
+def keep_ranges(blocks: Iterable[Block], names: Iterable[str]) -> Iterator[Block]:
+    """Yield the blocks of a kernel trace without the roctx ranges and marks that have another text.
+
+    The ledger calls their records skipped. A pop is dropped with its push, so that it ends no other range; one whose
+    push was not seen has no text and is dropped, too.
+
+    Args:
+        blocks: of one recording, in order; the text of a range comes with or before its row.
+        names: texts of the ranges to keep.
+    """
+    chosen = pl.Series(list(names), dtype=pl.String)
+    places = schema.PART_ARGS.empty().select(_PLACE)
+    for block in blocks:
+        told = block.args.filter((pl.col("key").cast(pl.String) == "text") & pl.col("text").is_in(chosen.implode()))
+        places = pl.concat([places, told.select(_PLACE)])
+        is_range = (pl.col("layer") == "marker") & pl.col("name").cast(pl.String).is_in(["roctx_range", "roctx_mark"])
+        others = block.events.filter(is_range).join(places, on=_PLACE, how="anti")
+        if others.is_empty():
+            yield block
+            continue
+        events = block.events.join(others, on=_PLACE, how="anti", maintain_order="left")
+        yield replace(block, events=events, ledger=pl.concat([block.ledger, _count_skipped(others)]))
+
+
+def _count_skipped(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return ledger rows that take the records of `rows` from the used ones and call them skipped."""
+    ended = pl.col("end_length").is_not_null()
+    counts = rows.group_by("file", maintain_order=True).agg(
+        (1 + ended).cast(pl.Int64).sum().alias("records"),
+        (pl.col("length").cast(pl.Int64) + pl.col("end_length").fill_null(0)).sum().alias("bytes"),
+    )
+    texts = {"source": pl.lit("ftrace"), "outcome": pl.lit("skipped"), "reason": pl.lit(_NOT_CHOSEN)}
+    taken = counts.with_columns(-pl.col("records"), -pl.col("bytes"), source=pl.lit("ftrace"), outcome=pl.lit("used"),
+                                reason=pl.lit(""))  # fmt: skip
+    return schema.LEDGER.conform(pl.concat([taken, counts.with_columns(**texts)]))

@@ -15,12 +15,24 @@ from tracecorr.model.parts import Block
 from tracecorr.model.schema import CAT
 from tracecorr.read.ftrace import events as ev
 from tracecorr.read.ftrace import tracepoints
-from tracecorr.read.ftrace.events import GRAPH, INSTANT, Batch, add_durations, add_graph
-from tracecorr.read.ftrace.fields import split_fields, to_numbers, typed_fields
+from tracecorr.read.ftrace.events import (
+    CLOCK_NAMES,
+    CLOCK_TEXT,
+    DRIVER_TEXT,
+    GRAPH,
+    INSTANT,
+    MARKER,
+    Batch,
+    add_durations,
+    add_graph,
+    add_marker_texts,
+    add_printk,
+)
 from tracecorr.read.ftrace.lines import (
     BLOCK_BYTES,
     Lines,
     Losses,
+    Prefixes,
     count_lines,
     count_losses,
     cut_blocks,
@@ -28,10 +40,9 @@ from tracecorr.read.ftrace.lines import (
     read_spans,
     sort_lines,
 )
-from tracecorr.read.ftrace.markers import CLOCK_NAMES, CLOCK_TEXT, DRIVER_TEXT, MARKER, add_marker_texts, add_printk
 from tracecorr.read.ftrace.pairing import Pairer
-from tracecorr.read.ftrace.prefix import Prefixes
-from tracecorr.read.kfd import layer_of
+from tracecorr.read.ftrace.tracepoints import split_fields, to_numbers, typed_fields
+from tracecorr.read.kfd.ioctls import layer_of
 from tracecorr.read.text import Codes, Ints, Mask, Text
 
 PRINTS = "trace_printk"

@@ -15,7 +15,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
 from tracecorr.model.parts import Block
-from tracecorr.read.kfd.fields import result_text
+from tracecorr.read.kfd.ioctls import result_text
 
 _SOURCE = "kfd_smi"
 # Argument of an event whose time is that of its read: ns before that in which it happened.
