@@ -285,8 +285,8 @@ def _judge_head(head: Work, slot: Slot | None, seen: tuple[str, ...], seconds: f
         return Judgment("peers", _LIKELY, seen, means, "tracecorr hang on the other ranks", is_long)
     if head.kernel:
         means = (
-            f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; nothing outside can "
-            f"tell whether it will end. {_tell_slot(slot)} {_UNSEEN}"
+            f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; whether it will end "
+            f"cannot be known from outside. {_tell_slot(slot)} {_UNSEEN}"
         )
         return Judgment("kernel", "", seen, means, _REGISTERS if slot is None else _WAVES, is_long)
     means = (
