@@ -27,7 +27,7 @@ class _Placement:
         own: how many rows of each lane are those of `events`; they are its first ones.
         by_depth: lanes whose depth rows follow from the depth of calls.
         flat: lanes that have one depth row in any case.
-        t0_ns: start of the first row, of which times are counted.
+        t0_ns: start of the first row; times are counted from it.
         length_ns: from there to the last end.
         minimap: events per bin over the whole capture: `all` and `packets`.
     """
