@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracecorr.capture.debugfs import KFD_DEBUGFS
+from tracecorr.capture.snapshots import KFD_DEBUGFS
 from tracecorr.cli.console import refuse_idle, say, show
 from tracecorr.model.errors import InputError
 from tracecorr.model.printable import printable
@@ -97,8 +97,8 @@ def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
 
 
 def _read_machine(folder: Path) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    from tracecorr.capture.debugfs import read_kfd_dump
     from tracecorr.capture.plan.machine import is_virtual_function
+    from tracecorr.capture.snapshots import read_kfd_dump
 
     names = ["hqds", "mqds"]
     if is_virtual_function():
@@ -155,7 +155,7 @@ def _decode(dumps: list[tuple[str, bytes, int | None, int | None]]) -> tuple[pl.
 
 
 def _render_json(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> str:
-    from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
+    from tracecorr.analyze.queues import count_slots, gpu_id_text, list_logical_queues
     from tracecorr.analyze.values import plain_rows
 
     found = {
@@ -170,7 +170,7 @@ def _render_json(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> str:
 def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: bool) -> str:
     import polars as pl
 
-    from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
+    from tracecorr.analyze.queues import count_slots, gpu_id_text, list_logical_queues
     from tracecorr.analyze.report.markdown import render_table
 
     queues, counts = list_logical_queues(rows), count_slots(rows)
@@ -229,7 +229,7 @@ def _draw(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> Group:
     from rich.console import Group
     from rich.table import Table
 
-    from tracecorr.analyze.hqd import list_logical_queues
+    from tracecorr.analyze.queues import list_logical_queues
     from tracecorr.analyze.values import plain_rows, render_heading, render_value
 
     queues = list_logical_queues(rows)
