@@ -1,20 +1,16 @@
-"""Snapshots beside the trace: queue dumps, sysfs counters, and which devices the workload has open.
-
-Queue dumps of the KFD are read from debugfs. Reading disturbs: each dump takes locks of the driver.
-"""
+"""Snapshots beside the trace: queue dumps, sysfs counters, and which devices the workload has open."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import time
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import PARTLY, YES, Finding
 from tracecorr.capture.workload.files import glob_inside
@@ -27,7 +23,6 @@ _POLL_SECONDS = 1.0
 _REST_FACTOR = 20
 # Tables count the files of a capture in 16 bits; some are left for its logs.
 _MOST_DUMPS = 60_000
-KFD_DEBUGFS = Path("/sys/kernel/debug/kfd")
 _KFD = Path("/sys/class/kfd/kfd")
 _CARDS = Path("/sys/class/drm")
 # cu_occupancy is never read: it takes locks of the shader processors; nor is sdma_*: it waits for the lock of the queue
@@ -215,60 +210,3 @@ def _read_numbers(paths: Iterable[Path]) -> dict[str, int]:
         with contextlib.suppress(OSError, ValueError):
             found[path.name] = int(path.read_text().split()[0])
     return found
-
-
-# The kernel makes the dump again for every read that does not take all of it.
-_READ_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class DumpRead:
-    """One dump as it was read.
-
-    Args:
-        data: its bytes.
-        start_ns, end_ns: CLOCK_MONOTONIC before and after the read.
-    """
-
-    data: bytes
-    start_ns: int
-    end_ns: int
-
-
-def read_kfd_dump(name: str, folder: Path) -> DumpRead:
-    """Read one dump with one large read.
-
-    Args:
-        name: `hqds`, `mqds` or `rls`.
-        folder: where debugfs shows the KFD.
-
-    Raises:
-        MachineError: this machine has no such dump, or this user may not read it.
-    """
-    path = folder / name
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise MachineError(
-            f"there is no {path}: the amdgpu driver is not loaded, debugfs is not mounted, or it was built without it",
-            "load amdgpu and mount debugfs (mount -t debugfs none /sys/kernel/debug), or name a saved dump",
-        ) from error
-    except OSError as error:
-        raise MachineError(
-            f"cannot open {path}: {error.strerror}", "run it as root (sudo), or name a saved dump"
-        ) from error
-    try:
-        return _read_all(handle, path)
-    finally:
-        os.close(handle)
-
-
-def _read_all(handle: int, path: Path) -> DumpRead:
-    parts = []
-    start = time.monotonic_ns()
-    try:
-        while part := os.read(handle, _READ_BYTES):
-            parts.append(part)
-    except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}", "look into the kernel log (dmesg)") from error
-    return DumpRead(b"".join(parts), start, time.monotonic_ns())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracecorr.capture.snapshots import KFD_DEBUGFS, read_kfd_dump
+from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
 from tracecorr.cli.console import refuse_idle, say, show
 from tracecorr.cli.parser import read_time
 from tracecorr.model.errors import InputError, MachineError

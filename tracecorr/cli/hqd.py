@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracecorr.capture.snapshots import KFD_DEBUGFS
+from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.cli.console import refuse_idle, say, show
 from tracecorr.model.errors import InputError
 from tracecorr.model.printable import printable
@@ -97,8 +97,8 @@ def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
 
 
 def _read_machine(folder: Path) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    from tracecorr.capture.debugfs import read_kfd_dump
     from tracecorr.capture.plan.machine import is_virtual_function
-    from tracecorr.capture.snapshots import read_kfd_dump
 
     names = ["hqds", "mqds"]
     if is_virtual_function():

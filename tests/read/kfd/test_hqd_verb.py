@@ -9,7 +9,7 @@ from pathlib import Path
 import dump_cases as cases
 import pytest
 
-from tracecorr.capture.snapshots import DumpRead
+from tracecorr.capture.debugfs import DumpRead
 from tracecorr.cli import main
 
 

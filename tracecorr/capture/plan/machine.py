@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.capture.plan.plan import NO, PARTLY, YES, Finding, Offer, Runtime, Wanted
 from tracecorr.capture.plan.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
 from tracecorr.capture.plan.trials import Trials, try_tracefs
 from tracecorr.capture.probes.user import describe_cost, most_probes, perf_cpus
 from tracecorr.capture.smi_events import look_at_smi
-from tracecorr.capture.snapshots import KFD_DEBUGFS, look_at_slots
+from tracecorr.capture.snapshots import look_at_slots
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token, pid_namespace
 from tracecorr.capture.tracefs.undo import ACTIONS
