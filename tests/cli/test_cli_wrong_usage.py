@@ -19,8 +19,8 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
-def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
-    assert run("import", "--amd-log", log_file, "--ftrace", trace_file, "-o", "a").status == 0
+def _capture(imported: Path, tmp_path: Path) -> None:
+    shutil.copytree(imported, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize(
