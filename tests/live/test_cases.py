@@ -50,7 +50,7 @@ def _never_published() -> Sight:
 
 
 def _writer_behind() -> Sight:
-    """rocm-systems#9249, clr#133: the writer stands behind the barrier_value that waits for it."""
+    """rocm-systems#9249, clr#133: the writer is behind the barrier_value that waits for it."""
     image = Image()
     waited, mine = image.signal(0), image.signal(1)
     packets = [dispatch(0x2000) for _ in range(5)] + [

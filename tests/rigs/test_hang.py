@@ -55,7 +55,7 @@ def look(pid: int, *options: str, cwd: Path) -> tuple[int, dict[str, Any]]:
     return ended.status, process
 
 
-# Scene, variables, answers (cause and certainty; None = nothing stands), what the chain names, exit status before
+# Scene, variables, answers (cause and certainty; None = nothing hangs), what the chain names, exit status before
 # --stall. The second answer is right where the machine was so slow that the scene was over when it was looked at.
 _Answer = tuple[str, str] | None
 SCENES: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[_Answer, ...], tuple[str, ...], int]] = {

@@ -69,11 +69,11 @@ class Thresholds:
                 changed[name] = known[name](text)
             except ValueError as error:
                 kind = "whole number" if known[name] is int else "number"
-                raise InputError(f"threshold {word!r} holds no {kind}", "write NAME=NUMBER") from error
+                raise InputError(f"threshold {word!r} has no {kind}", "write NAME=NUMBER") from error
             if name == "scheduler" and text not in ("", *_SCHEDULERS):
                 raise InputError(f"there is no scheduler {text!r}", f"schedulers are: {', '.join(_SCHEDULERS)}")
             if known[name] is not str and not 0 <= changed[name] < math.inf:
-                raise InputError(f"threshold {word!r} is no limit", "write a number of 0 or more")
+                raise InputError(f"threshold {word!r} is not a limit", "write a number of 0 or more")
         return cls(**changed)
 
 

@@ -25,7 +25,7 @@ _MECHANISMS = {
     "cumask": "isolation: each has its own CUs and never more; a partition (CPX) isolates memory and queues, too",
     "slice": "host hold-back: the low one launches nothing outside of its slice; its queued packets go on",
     "event": "host hold-back: the low one launches nothing while the high one is busy; its queued packets go on",
-    "stop": "host hold-back: the low one's host stands still; its queued packets and running kernels go on",
+    "stop": "host hold-back: the low one's host code is stopped; its queued packets and running kernels go on",
     "suspend": "preemption: the driver takes the low one's queues off the GPU and saves their waves; each switch also "
     "unmaps the high one's queues once",
     "command": "host hold-back by a policy of the user's",

@@ -1,4 +1,4 @@
-"""Slow HIP calls taken apart: what of the time of a call is known, by what it was spent on; waits for mutexes."""
+"""Where the time of slow HIP calls went: what of the time of a call is known, by what it was spent on; mutexes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
         tables: of a capture.
         call: event of a HIP call whose start and end were seen, and that no other one encloses; no row if it is none.
 
-    Returns: call_event, told (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns (the
-        longest system call or ioctl in the making of the queue), syscalls (number), syscall_ns, longest, longest_ns
-        (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null where no switch of the thread is
-        recorded), rest_ns.
+    Returns: call_event, summary (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns
+        (the longest system call or ioctl in the making of the queue), syscalls (number), syscall_ns, longest,
+        longest_ns (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null if no switch of the
+        thread is recorded), rest_ns.
     """
     calls = _choose_calls(tables, call)
     parts = _list_parts(tables, calls)
@@ -67,7 +67,7 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
         "name", "thread", "dur_ns", "child_ns", "queue_ns", "of_queue", "of_queue_ns", "syscalls", "syscall_ns",
         "longest", "longest_ns", "ioctls", "ioctl_ns", "lock_ns", "off_cpu_ns", "rest_ns",
     )  # fmt: skip
-    return found.select(pl.col("call").alias("call_event"), pl.Series("told", told, dtype=pl.String), *columns)
+    return found.select(pl.col("call").alias("call_event"), pl.Series("summary", told, dtype=pl.String), *columns)
 
 
 def _describe_slow_call(row: Mapping[str, Any]) -> str:
@@ -201,7 +201,7 @@ def summarize_lock_waits(tables: Tables) -> pl.DataFrame:
 
     Returns: event (of the longest wait), process, lock (address), call (HIP call around the wait), waits, threads,
         waited_ns (in all), longest_ns, tid (of the longest), woken_by (tid), waker_call (HIP call around the wake-up),
-        wake_event, told (the same in words).
+        wake_event, summary (the same in words).
     """
     futexes = list_futexes(tables)
     waits = futexes.filter(waits_for_mutex() & (pl.col("result") == "0") & pl.col("dur_ns").is_not_null())
@@ -220,7 +220,7 @@ def summarize_lock_waits(tables: Tables) -> pl.DataFrame:
         "waker_call", "wake_event",
     )  # fmt: skip
     words = [_describe_waits(row) for row in found.iter_rows(named=True)]
-    return found.select(*columns, told=pl.Series(words, dtype=pl.String))
+    return found.select(*columns, summary=pl.Series(words, dtype=pl.String))
 
 
 def list_futexes(tables: Tables) -> pl.LazyFrame:

@@ -318,7 +318,7 @@ def _failed_verdicts(answers: _Answers) -> Iterator[_Line]:
 
 
 def _slowest_call(tables: Tables) -> Iterator[_Line]:
-    for event, told in summarize_slow_calls(tables).select("call_event", "told").head(1).iter_rows():
+    for event, told in summarize_slow_calls(tables).select("call_event", "summary").head(1).iter_rows():
         yield {"kind": "slow", "text": f"slowest call: {told}", "lead": ["event", event]}
 
 

@@ -197,7 +197,7 @@ def _event(opened: Opened) -> Response:
 def _apart(opened: Opened) -> Response:
     """Answer on what a HIP call spent its time, in words; null if nothing of it is known."""
     found = summarize_slow_calls(opened.index.capture.table, _asked_event(opened))
-    told = found.filter(pl.col("rest_ns") < pl.col("dur_ns"))["told"]
+    told = found.filter(pl.col("rest_ns") < pl.col("dur_ns"))["summary"]
     return jsonify({"told": told[0] if len(told) else None})
 
 

@@ -186,7 +186,7 @@ def _make(shown: Path) -> None:
     try:
         shown.mkdir(mode=0o755)
     except FileExistsError as error:
-        raise CaptureError(f"{shown} was made by somebody else just now", "choose another name with -o") from error
+        raise CaptureError(f"{shown} was made by another program just now", "choose another name with -o") from error
 
 
 def return_killed(shown: Path) -> None:

@@ -24,9 +24,9 @@ _READ_SHARE = 20
 _PAUSE_SECONDS = 2.0
 _HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
 _REGISTERS = (
-    "doorbell = offset in dwords; rptr, wptr = what the registers hold: what was fetched (of XCC 0 alone) and what was "
-    "rung, in different units, so their difference is not the backlog; written, finished = the indexes in the memory "
-    "of the process, in packets: their difference is (empty where it cannot be read)"
+    "doorbell = offset in dwords; rptr (of XCC 0), wptr = register values in different units: their difference is not "
+    "the backlog; written, finished = packet indexes in the memory of the process: their difference is the backlog "
+    "(empty if that memory cannot be read)"
 )
 _SLOTS = (
     "slots = pipe.slot (SDMA: engine.RLC); active = its ACTIVE bit is set (SDMA: enabled, with a doorbell); "

@@ -54,7 +54,7 @@ def refuse_members(pids: Iterable[int]) -> None:
     for pid in pids:
         if told := find_membership(_read_environment(pid)):
             raise HoldError(
-                f"the low workload is a member of a distributed job ({told}): to hold it may stall its peers",
+                f"the low workload is a member of a distributed job ({told}): holding it may stall its peers",
                 "use another policy, or --force",
             )
 

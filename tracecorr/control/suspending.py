@@ -35,12 +35,12 @@ _TRACE_EXIT, _EVENT_EXIT, _EVENT_STOP = 0x40, 6, 128
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 # A look reads a dozen small files; what it finds is never urgent.
 _LOOK_SECONDS = 0.1
-_RISK = "to take its queues off the GPU may end in a reset of the GPU, which kills every process there"
+_RISK = "taking its queues off the GPU may end in a reset of the GPU, which kills every process there"
 _REFUSALS = {
     errno.ENOENT: "there is no /dev/kfd here",
     errno.EACCES: "/dev/kfd may not be opened: run as root, or as a member of its group",
-    errno.EINVAL: "the driver admits no debugger: it has no GPU, or sched_policy=2",
-    errno.ENOTTY: "the driver admits no debugger: its KFD is older than 1.13, as in Linux 6.1, or it is none",
+    errno.EINVAL: "the driver allows no debugger: it has no GPU, or sched_policy=2",
+    errno.ENOTTY: "the driver allows no debugger: its KFD is older than 1.13, as in Linux 6.1, or it is not a KFD",
     errno.ESRCH: "the driver does not know the process",
     errno.EPERM: "the process may not be traced: it has a debugger, or kernel.yama.ptrace_scope forbids it",
     errno.EALREADY: "it has a debugger already",

@@ -58,7 +58,7 @@ _ASKED = (
     "command",
 )  # fmt: skip
 _BEFORE_ALL, _AFTER_ALL = -(1 << 62), 1 << 62
-# Reasons of the ledger with which what stands behind the last record is lost.
+# Reasons of the ledger with which what is behind the last record is lost.
 _AT_END = [name for name, reason in REASONS.items() if reason.at_end]
 
 
@@ -271,8 +271,8 @@ def explain_launches(launches: pl.DataFrame, events: pl.DataFrame, damage: Damag
     no_call, no_command = (pl.lit(is_lossy) & pl.col(name).is_null() for name in ("call_event", "command_event"))
     reason = pl.col("unlinked_reason")
     return launches.with_columns(
-        unlinked_reason=pl.when(no_call).then(pl.lit("the log lost lines: no HIP call surely holds it", CAT))
-        .when(no_command).then(pl.lit("the log lost lines: no command surely has it", CAT)).otherwise(reason)
+        unlinked_reason=pl.when(no_call).then(pl.lit("the log lost lines: its HIP call is not certain", CAT))
+        .when(no_command).then(pl.lit("the log lost lines: its command is not certain", CAT)).otherwise(reason)
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 # Exit statuses of `tracecorr hang`, the mildest first.
 NOTHING, UNTOLD, STANDS = 0, 5, 4
 ANSWERS = {
-    NOTHING: "nothing stands", UNTOLD: "it cannot be told whether something stands", STANDS: "something stands",
+    NOTHING: "nothing hangs", UNTOLD: "it cannot be decided whether something hangs", STANDS: "something hangs",
 }  # fmt: skip
 
 

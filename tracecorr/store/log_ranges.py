@@ -273,7 +273,7 @@ def open_processes(count: int) -> Iterator[Callable[..., _Answer]]:
             process.terminate()
         if isinstance(error, BrokenProcessPool):
             raise WorkerError(
-                "a process that read a part of a log was killed, perhaps for want of memory",
+                "a process that read a part of a log was killed, perhaps because memory ran out",
                 "read it in one process: --jobs 1",
             ) from error
         raise

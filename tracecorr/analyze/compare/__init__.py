@@ -222,9 +222,9 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     )
     yield Section(
         "machines", "Machines", compare_machines(first, second),
-        "what the captures and logs tell of machine, driver, software and environment; `differs` = also where one side "
-        "does not tell it",
-        nothing="no source tells of the machines",
+        "what captures and logs say about machine, driver, software and environment; `differs` = also if one side does "
+        "not say it",
+        nothing="no source describes the machines",
     )  # fmt: skip
     yield Section(
         "failures", "Errors and failed calls", compare_failures(first, second),

@@ -141,7 +141,7 @@ def _failed(report: Report) -> Iterator[str]:
     found += [answer.finding for answer in report.answers if answer.finding]
     slow = next(section.frame for section in report.sections if section.key == "slow_calls")
     found += [
-        f"slowest call: event {call}, {text}" for call, text in slow.select("call_event", "told").head(1).iter_rows()
+        f"slowest call: event {call}, {text}" for call, text in slow.select("call_event", "summary").head(1).iter_rows()
     ]
     if found:
         yield "**Findings**\n"

@@ -597,7 +597,7 @@ def _describe_service(evidence: Evidence) -> list[str]:
     if kind != _KERNELS:
         lines.append(
             f"these are {kind} packets, not kernels (no kernels of two priorities were timed): each starts when the "
-            "packets before it are done, so its wait includes their time and does not tell how long a kernel waits"
+            "packets before it are done, so its wait includes their time and does not show how long a kernel waits"
         )
     return [
         *lines,
@@ -625,7 +625,7 @@ def _describe_unserved(evidence: Evidence) -> str:
     else:
         why, tell = "no kernels of two priorities were timed (those of graphs do not count)", "launch such kernels"
     return (
-        f"who is served first cannot be told: {why}; to know it: {tell}, or compare latencies alone and together by "
+        f"who is served first is unknown: {why}; to know it: {tell}, or compare latencies alone and together with "
         "`tracecorr experiment preempt`"
     )
 

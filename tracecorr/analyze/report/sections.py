@@ -69,7 +69,7 @@ GLOSSARY = {
     "error of a time": "the true time lies in an interval of this width",
     "p50, p95, p99": "this share of the values is not larger; a value that occurred (nearest rank)",
     "not yet": "no error: not finished yet (hipErrorNotReady), or a wait cut short (EINTR)",
-    "half seen": "only the begin or the end is recorded: counted as a call, not in the times",
+    "half seen": "only the start or the end is recorded: counted as a call, not in the times",
 }
 _PROFILING = (
     "run with profiling on, so that the log has `Signal =` lines of the dispatches themselves (those of barriers do "
@@ -132,7 +132,7 @@ def _open_sections(evidence: Evidence) -> Iterator[Section]:
         "Rings with packets that have no recorded end",
         evidence.by_node(lambda node: node.still_open.rings),
         "of processes with open calls; `first` = index of the first packet that is not known to have ended, with its "
-        "row. The runtime prints an end only when it looks, so that some of them may have ended",
+        "row. The runtime prints an end only when it checks, so some of them may have ended",
         no_log,
         nothing="no call was open, or all packets have a recorded end",
     )
@@ -172,7 +172,7 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "`capture` = what the recording read of the machine (an import has none of it), with the parameters of amdgpu "
         "and the variables that HIP and ROCr read. `Python package` = those whose libraries a process with an open GPU "
         "device mapped",
-        nothing="no source tells of the machine",
+        nothing="no source describes the machine",
     )
     yield Section(
         "devices",
@@ -330,7 +330,7 @@ def _ring_sections(evidence: Evidence) -> Iterator[Section]:
         evidence.by_node(lambda node: summarize_fences(node.tables("launches"))),
         "recorded: the packet's header; `barrier` = it waits for the packets before it in its ring",
         no_packets,
-        nothing="no packet tells its header",
+        nothing="no packet line has a header",
     )
     yield Section(
         "refcounts",
@@ -338,7 +338,7 @@ def _ring_sections(evidence: Evidence) -> Iterator[Section]:
         evidence.by_node(lambda node: summarize_refcounts(node.tables)),
         "recorded by the log: `most` = streams that held the queue at once; `shared` = two or more did",
         _missing(evidence, "reference counts are", log=True),
-        nothing="no line tells a reference count of a known queue",
+        nothing="no line has a reference count of a known queue",
     )
     yield Section(
         "backlog",
@@ -516,7 +516,8 @@ def _gpu_sections(evidence: Evidence) -> Iterator[Section]:
         "queue_busy",
         "How busy the queues were",
         evidence.by_node(lambda node: node.gpu_times.queues),
-        "the same for the kernels of each queue; if there is only a profile, `queue` is the id that it prints",
+        "as in How busy the GPUs were, for the kernels of each queue; if there is only a profile, `queue` is the id "
+        "that it prints",
         missing,
         nothing=NO_DISPATCH,
     )
@@ -526,9 +527,9 @@ def _gpu_sections(evidence: Evidence) -> Iterator[Section]:
         "Longest times without a kernel",
         evidence.by_node(lambda node: node.gpu_times.gaps),
         "the ten longest of each GPU. `event` = the packet that ended it, `call` = the HIP call that submitted that "
-        "packet; `unsubmitted` and `in ring` as above. `host call` = the longest call of that thread during "
-        "`unsubmitted`, `outside` = the part of it outside of HIP calls. `error` = error of both. Copies may have run "
-        "in a gap, and a packet in the ring may wait for another",
+        "packet; `unsubmitted` and `in ring` as in How busy the GPUs were. `host call` = the longest call of that "
+        "thread during `unsubmitted`, `outside` = the part of it outside of HIP calls. `error` = error of both. Copies "
+        "may have run in a gap, and a packet in the ring may wait for another",
         missing or (not_all if AT_LEAST in kernels["figures"].to_list() else ""),
         nothing="no GPU was ever without a kernel between its first and its last",
     )
@@ -561,7 +562,8 @@ def _occupancy_sections(evidence: Evidence) -> Iterator[Section]:
         "queue_holders",
         "Who held hardware queues",
         summarize_queue_holders(tables),
-        "recorded as above; a row without `process` is a program that is not part of this capture",
+        "recorded: queues in sysfs, polled each second; a row without `process` is a program that is not part of this "
+        "capture",
         missing,
         nothing="sysfs showed no queue",
     )
@@ -595,22 +597,22 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
     )
     yield Section(
         "slow_calls",
-        "Slow HIP calls taken apart",
+        "Where the time of slow HIP calls went",
         evidence.by_node(lambda node: summarize_slow_calls(node.tables)),
-        "the longest call of each function, the ten longest of these. Making a queue = from the line that counts the "
-        "queues to that of the one made; lock = futex; time off the CPU needs sched_switch (--event-set full); parts "
-        "may lie in each other. They are derived: they lie in the call by thread and time",
+        "the longest call of each function, the ten longest of these. Making a queue = from `Number of allocated` to "
+        "`Created` in the log; lock = futex; time off the CPU needs sched_switch (--event-set full); parts may "
+        "overlap. They are derived: by thread and time",
         _missing(evidence, "HIP calls", log=True),
         nothing="no HIP call has both its lines",
         is_whole=True,
-        shown=("node", "call_event", "thread", "told"),
+        shown=("node", "call_event", "thread", "summary"),
     )
     yield Section(
         "hip_internal",
         "Internal HIP calls",
         summarize_internal_calls(events),
-        "recorded, as above: `__hip...`, which the compiler calls around a launch, and functions inside HIP with log "
-        "lines of their own (`ihipLaunchKernel`); not counted among the HIP calls",
+        "recorded by enter and exit lines of the log: `__hip...`, which the compiler calls around a launch, and "
+        "functions inside HIP with log lines of their own (`ihipLaunchKernel`); not counted among the HIP calls",
         _missing(evidence, "HIP calls", log=True),
     )
     yield Section(
@@ -625,7 +627,7 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "What rocprof timed",
         summarize_rocprof(events, evidence.tables("kernels")),
         "recorded by rocprof: the GPU times of its kernels and copies, and its own view of the calls",
-        nothing="the imported rocprof output has no row with times: section What became of the bytes gives the reason"
+        nothing="the imported rocprof output has no row with times: see Used, skipped and lost bytes"
         if "rocprof" in evidence.sources
         else "no output of rocprof was imported (--rocprof)",
     )
@@ -727,7 +729,7 @@ def _trust_sections(evidence: Evidence) -> Iterator[Section]:
     )
     yield Section(
         "ledger",
-        "What became of the bytes",
+        "Used, skipped and lost bytes",
         evidence.by_node(lambda node: summarize_ledger(node.tables("ledger"), node.tables("files"))),
         "recorded by the readers",
     )

@@ -130,7 +130,7 @@ class LogKeeper:
             try:
                 more = self.refresh()
             except Exception as error:
-                self._note(f"the logs were not followed any longer: {error}")
+                self._note(f"the logs were no longer followed: {error}")
                 return
             if self._stop.wait(0 if more else _PAUSE_SECONDS):
                 return

@@ -97,7 +97,7 @@ def _look_at_lockdown() -> Finding:
     """Read the kernel's lockdown mode: confidentiality bars tracefs and probes."""
     mode = next((w.strip("[]") for w in _read_text(_LOCKDOWN).split() if w.startswith("[")), "none")
     if mode == "confidentiality":
-        return Finding("lockdown", NO, "confidentiality: tracing is barred", "boot with lockdown=integrity")
+        return Finding("lockdown", NO, "confidentiality: tracing is forbidden", "boot with lockdown=integrity")
     return Finding("lockdown", YES, f"mode {mode}: tracing is allowed")
 
 
@@ -114,7 +114,7 @@ def look_at_process_numbers() -> Finding:
     """Tell whether this process sees processes by the kernel's own numbers: filters and records have no others."""
     if pid_namespace() == _FIRST_PID_NAMESPACE:
         return Finding("process numbers", YES)
-    why = "tracecorr runs in a container with process numbers of its own: the kernel would trace others that bear them"
+    why = "tracecorr runs in a container with its own PID namespace: the kernel would trace others with these numbers"
     remedy = "call tracecorr on the host (--container NAME), or start the container with --pid=host"
     return Finding("process numbers", NO, why, remedy)
 
@@ -166,7 +166,7 @@ def look_at_runtimes(runtimes: Sequence[Runtime], where: str) -> Iterator[Findin
             yield Finding("log on demand", PARTLY, _LOG_ON_DEMAND)
     for kind, name in names.items():
         if not any(r.kind == kind for r in runtimes):
-            why = f"no {name} in the usual places of {where}; one that the workload brings along is found when it runs"
+            why = f"no {name} in the usual places of {where}; if the workload loads another one, it is found then"
             yield Finding(f"runtime {kind}", NO, why)
 
 

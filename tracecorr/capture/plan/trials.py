@@ -244,7 +244,7 @@ def _try_user_probes(prober: _Prober, trials: Trials) -> None:
     reason = try_perf(event)
     trials.perf_probes = not reason
     remedy = "run it as root, or: sysctl kernel.perf_event_paranoid=-1" if reason else ""
-    why = reason or "probes are bound to the workload: no other process pays for them"
+    why = reason or "probes are bound to the workload: no other process gets slower"
     trials.findings.append(Finding("uprobes through perf", YES if trials.perf_probes else NO, why, remedy))
 
 

@@ -258,7 +258,7 @@ def _missing(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -> Iterator[Ab
     if "hsa" not in kinds:
         yield Absent(
             f"doorbells ({_KIND_NAMES['hsa']})",
-            "no library that exports hsa_signal_store_* was found; one that the workload loads is probed then",
+            "no library that exports hsa_signal_store_* was found; if the workload loads one, it is probed then",
         )
     if "roctx" not in kinds and (wanted.ranges or "default" in sets):
         yield Absent(f"roctx ranges ({_KIND_NAMES['roctx']})", "no library that exports roctxRangePushA was found")

@@ -136,7 +136,7 @@ class Journal:
         """
         kept: list[Note] = []
         problems = [
-            f"line {number} of {self.path} cannot be read, what it names is not undone: look, then remove the file"
+            f"line {number} of {self.path} cannot be read; its change is not undone: look at it, then remove the file"
             for number in self._unread
         ]
         for note in reversed(self.notes):

@@ -173,7 +173,7 @@ class GatedProcess:
                 raise CommandError(f"{self._name} was interrupted before it ran", "", status)
             raise MachineError(
                 f"{self._name} was ended before it ran, with status {status}",
-                "look into the kernel log (dmesg): was the memory short?",
+                "see the kernel log (dmesg): did memory run out?",
             )
         if reason:
             self.poll(block=True)

@@ -325,7 +325,7 @@ def _open_last(text: Text, records: Records) -> None:
 
 
 def _open_at_holes(text: Text, records: Records) -> None:
-    """Take what is sure of the messages of records with NULs in them: what stands behind these is of another line."""
+    """Take what is sure of the messages of records with NULs in them: what is behind these is of another line."""
     places = np.array([hole.start() for hole in _HOLE.finditer(text.raw, text.start, text.stop)], np.int64)
     found = np.searchsorted(records.start, places, side="right") - 1
     torn, first = np.unique(found, return_index=True)
