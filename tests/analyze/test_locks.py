@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from analyze_tables import Rows, tables_of
 
-from tracecorr.analyze.locks import summarize_lock_waits
+from tracecorr.analyze.slow_calls import summarize_lock_waits
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

@@ -18,9 +18,9 @@ from images import Image, Pages, barrier, barrier_value, dispatch, hqds, invalid
 from tracecorr.analyze.hangs import judge_scene
 from tracecorr.live.driver import Driver, read_driver
 from tracecorr.live.look import Sight, ValueUse
+from tracecorr.live.processes import Thread
 from tracecorr.live.rings import count_packets, read_queue
 from tracecorr.live.scene import make_scene
-from tracecorr.live.threads import Thread
 from tracecorr.read.kfd.dumps import read_dumps
 
 _STALL_NS = 30 * 10**9

@@ -15,9 +15,8 @@ from tracecorr.analyze.hangs import judge_scene
 from tracecorr.cli import main
 from tracecorr.live.look import look_twice
 from tracecorr.live.memory import PAGE, Memory
-from tracecorr.live.processes import tell_occupancy
+from tracecorr.live.processes import read_threads, tell_occupancy
 from tracecorr.live.scene import describe_sight, make_scene
-from tracecorr.live.threads import read_threads
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the memory of another process is read as root")
 

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from rig import NullGpu, run_verb
 
-from tracecorr.analyze.locks import summarize_lock_waits
+from tracecorr.analyze.slow_calls import summarize_lock_waits
 from tracecorr.store import Capture
 
 pytestmark = [pytest.mark.machine, pytest.mark.nullgpu]

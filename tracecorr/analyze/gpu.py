@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect, percentile, sum_overlaps
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers
+from tracecorr.analyze.values import Tables, add_gaps, as_text, collect, percentile, sum_overlaps
 from tracecorr.link.events import attach_fields
 from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import CORRELATION_RULE

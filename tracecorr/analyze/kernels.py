@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect, percentile, total
+from tracecorr.analyze.values import collect, percentile, total
 from tracecorr.model.kinds import DISPATCH_FIELDS, GRAPH_CALL, KERNEL_FIELDS, SHADER_NAME
 
 # Name of the row of dispatches whose kernel no line tells.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect, percentile, total
+from tracecorr.analyze.values import collect, percentile, total
 from tracecorr.model.kinds import COPY_REFUSED
 
 _KINDS = ("allocate_device", "allocate_host", "lock")

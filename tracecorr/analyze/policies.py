@@ -11,8 +11,7 @@ import polars as pl
 
 from tracecorr.analyze.compare.statistics import MIN_VALUES, QUANTILES, Sample, resample
 from tracecorr.analyze.experiment import TOGETHER, took_ns
-from tracecorr.analyze.frames import percentile
-from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.values import percentile, render_ns
 from tracecorr.analyze.verdicts.model import Finding
 
 _NONE = "none"

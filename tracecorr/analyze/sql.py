@@ -6,8 +6,7 @@ import re
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.values import addresses_as_text
+from tracecorr.analyze.values import Tables, addresses_as_text
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError, explain_damage
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.failures import STANDSTILLS, list_lines
 from tracecorr.analyze.hangs import Chain, End, follow_waits, tell_longest
-from tracecorr.analyze.kernel_log import STANDSTILLS, list_lines
-from tracecorr.analyze.locks import list_futexes
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.slow_calls import list_futexes
+from tracecorr.analyze.values import Tables, as_text, collect, count_of, render_ns
 from tracecorr.link.calls import list_open_calls
 from tracecorr.link.locks import waits_for_mutex
 from tracecorr.model.kinds import COMPLETE, NOT_ENQUEUES

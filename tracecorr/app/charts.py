@@ -14,10 +14,10 @@ import polars as pl
 
 from tracecorr.analyze.calls import name_kinds, summarize_hip_calls
 from tracecorr.analyze.compare.statistics import read_steady
-from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency, summarize_paths
+from tracecorr.analyze.values import Tables, collect, percentile
 from tracecorr.link.packet_index import measure_depth
 from tracecorr.timeline.lanes import COLOURS
 

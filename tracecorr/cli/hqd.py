@@ -155,7 +155,7 @@ def _decode(dumps: list[tuple[str, bytes, int | None, int | None]]) -> tuple[pl.
 
 
 def _render_json(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> str:
-    from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
+    from tracecorr.analyze.queues import count_slots, gpu_id_text, list_logical_queues
     from tracecorr.analyze.values import plain_rows
 
     found = {
@@ -170,7 +170,7 @@ def _render_json(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> str:
 def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: bool) -> str:
     import polars as pl
 
-    from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
+    from tracecorr.analyze.queues import count_slots, gpu_id_text, list_logical_queues
     from tracecorr.analyze.report.markdown import render_table
 
     queues, counts = list_logical_queues(rows), count_slots(rows)
@@ -229,7 +229,7 @@ def _draw(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> Group:
     from rich.console import Group
     from rich.table import Table
 
-    from tracecorr.analyze.hqd import list_logical_queues
+    from tracecorr.analyze.queues import list_logical_queues
     from tracecorr.analyze.values import plain_rows, render_heading, render_value
 
     queues = list_logical_queues(rows)

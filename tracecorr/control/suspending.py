@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracecorr.control.controller import HOLD, Action, Actuator, HoldError
-from tracecorr.control.workload import refuse_members
+from tracecorr.control.stopping import refuse_members
 
 _DEVICE, PROCESSES = Path("/dev/kfd"), Path("/sys/class/kfd/kfd/proc")
 _DBG_TRAP, _RUNTIME_ENABLE = 0xC0204B26, 0xC0104B25

@@ -21,10 +21,9 @@ from tracecorr.control.steering import (
     SharedWord,
     Steering,
 )
-from tracecorr.control.stopping import Freezer, Guard, StopSignals
+from tracecorr.control.stopping import Freezer, Guard, StopSignals, Workload, find_membership
 from tracecorr.control.suspending import SuspendedQueues
 from tracecorr.control.suspending import find_refusal as find_driver_refusal
-from tracecorr.control.workload import Workload, find_membership
 from tracecorr.model.errors import InputError
 from tracecorr.store.raw import read_topology
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.values import Tables, as_text, collect
 from tracecorr.export.selection import Selection
 from tracecorr.timeline.drawn import name_job
 from tracecorr.timeline.levels import first_fit

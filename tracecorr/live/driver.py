@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.hqd import name_processes
-from tracecorr.analyze.kernel_log import STANDSTILLS
+from tracecorr.analyze.failures import STANDSTILLS
+from tracecorr.analyze.queues import name_processes
 from tracecorr.live.look import Looking, Sight
 from tracecorr.live.rings import READ_AT
 from tracecorr.model import schema

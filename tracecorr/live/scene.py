@@ -9,8 +9,8 @@ from typing import Any
 from tracecorr.analyze.hangs import Judgment
 from tracecorr.live.driver import Driver, find_slots, list_lines
 from tracecorr.live.look import Look, Sight
+from tracecorr.live.processes import Thread
 from tracecorr.live.rings import KINDS, Packet, Queue, Signal, holds
-from tracecorr.live.threads import Thread
 from tracecorr.model.standstill import ANSWERS, NOTHING, STANDS, UNTOLD, Ring, Scene, Wait, Waiter, Work
 
 _USER = 1

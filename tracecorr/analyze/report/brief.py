@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import polars as pl
 
-from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.frames import collect
-from tracecorr.analyze.losses import summarize_losses
+from tracecorr.analyze.evidence import Evidence, summarize_losses
 from tracecorr.analyze.report.answers import WENT_WRONG, Report
 from tracecorr.analyze.report.markdown import describe_summary, render_section, render_table
 from tracecorr.analyze.report.sections import GLOSSARY
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.values import collect, count_of, render_ns
 from tracecorr.analyze.verdicts import CLAIMS, Verdict, judge_capture
 from tracecorr.model.errors import InputError
 

@@ -11,15 +11,19 @@ import polars as pl
 from tracecorr.analyze.calls import OF_A_GRAPH
 from tracecorr.analyze.evidence import Evidence, list_partial
 from tracecorr.analyze.failures import NOTICE, find_aborted_packets, list_kernel_failures, summarize_failures
-from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import AT_LEAST, KERNELS, OF_PROFILE
-from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.owners import node_of
 from tracecorr.analyze.queue_creation import list_doorbell_pages
-from tracecorr.analyze.queues import count_doubled, count_streams_at_once, explain_doubled, summarize_queues
+from tracecorr.analyze.queues import (
+    count_doubled,
+    count_streams_at_once,
+    explain_doubled,
+    gpu_id_text,
+    summarize_queues,
+)
 from tracecorr.analyze.report.answers import WENT_WRONG, Answer
 from tracecorr.analyze.still_open import describe_still_open, list_events
-from tracecorr.analyze.values import count_of, hex_text, render_ns
+from tracecorr.analyze.values import Tables, collect, count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import ABORTED_PACKET, IDLE_QUEUE, INFERRED, RECORDED, WORST_LEVELS

@@ -14,9 +14,9 @@ from tracecorr.analyze.calls import (
     summarize_waits,
 )
 from tracecorr.analyze.clocks import describe_durations, find_untimed, summarize_clocks, summarize_time_errors
-from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.evidence import Evidence, summarize_ledger, summarize_losses, summarize_unaccounted
+from tracecorr.analyze.failures import summarize_kernel_log
 from tracecorr.analyze.gpu import AT_LEAST, KERNELS
-from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.ioctls import (
     explain_ioctls,
     summarize_driver_events,
@@ -25,9 +25,14 @@ from tracecorr.analyze.ioctls import (
     summarize_ioctls,
     summarize_syscalls,
 )
-from tracecorr.analyze.kernel_log import summarize_kernel_log
 from tracecorr.analyze.kernels import summarize_counters, summarize_named, summarize_rocprof
-from tracecorr.analyze.latency import summarize_kernel_latency, summarize_latency, summarize_paths
+from tracecorr.analyze.latency import (
+    summarize_iterations,
+    summarize_kernel_latency,
+    summarize_latency,
+    summarize_layers,
+    summarize_paths,
+)
 from tracecorr.analyze.launches import (
     NO_DISPATCH,
     NO_PACKET,
@@ -38,13 +43,12 @@ from tracecorr.analyze.launches import (
     summarize_launches,
     summarize_unlinked,
 )
-from tracecorr.analyze.locks import summarize_lock_waits
-from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
 from tracecorr.analyze.memory import summarize_copies
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import (
     NO_STREAM_NAMES,
+    list_logical_queues,
     names_streams,
     summarize_queues,
     summarize_refcounts,
@@ -52,8 +56,7 @@ from tracecorr.analyze.queues import (
 )
 from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import list_machine
-from tracecorr.analyze.run_time import summarize_iterations, summarize_layers
-from tracecorr.analyze.slow_calls import summarize_slow_calls
+from tracecorr.analyze.slow_calls import summarize_lock_waits, summarize_slow_calls
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 
 GLOSSARY = {

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracecorr.capture.debugfs import KFD_DEBUGFS
-from tracecorr.capture.descriptors import most_files
 from tracecorr.capture.plan.plan import NO, PARTLY, YES, Finding, Offer, Runtime, Wanted
 from tracecorr.capture.plan.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
 from tracecorr.capture.plan.trials import Trials, try_tracefs
@@ -26,7 +25,7 @@ from tracecorr.capture.tracefs.journal import Journal, new_token, pid_namespace
 from tracecorr.capture.tracefs.undo import ACTIONS
 from tracecorr.capture.workload.engines import available_engines
 from tracecorr.capture.workload.files import find_inside
-from tracecorr.capture.workload.invoker import call_as_root, read_environment
+from tracecorr.capture.workload.invoker import call_as_root, most_files, read_environment
 from tracecorr.capture.workload.processes import list_children, list_threads
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.hip_environment import describe_effects

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tracecorr.capture.descriptors import wait_readable
-from tracecorr.capture.workload.invoker import Invoker, read_status
+from tracecorr.capture.workload.invoker import Invoker, read_status, wait_readable
 from tracecorr.model.errors import CommandError, InputError, MachineError
 
 # As `docker stop` waits.

@@ -45,7 +45,7 @@ _COLUMNS: dict[str, tuple[type, int]] = {
     "is_rocr": (np.bool_, 0), "is_old": (np.bool_, 0), "is_held": (np.bool_, 0), "is_passed": (np.bool_, 0),
     "is_doubtful": (np.bool_, 0),
 }  # fmt: skip
-COLUMNS = frozenset(_COLUMNS)
+_ALL_COLUMNS = frozenset(_COLUMNS)
 NULLS = {name: null for name, (_, null) in _COLUMNS.items()}
 
 
@@ -84,7 +84,7 @@ class Rows:
         """Tell whether the column was set."""
         return name in self._columns
 
-    def take(self, rows: _Array, columns: frozenset[str] = COLUMNS) -> Rows:
+    def take(self, rows: _Array, columns: frozenset[str] = _ALL_COLUMNS) -> Rows:
         """Return the given rows, in that order, with some of the columns."""
         return Rows(len(rows), {name: self[name].take(rows) for name in self._columns if name in columns})
 
