@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from tracecorr.analyze.compare import Comparison
-    from tracecorr.analyze.frames import Tables
     from tracecorr.analyze.report.answers import Report
+    from tracecorr.analyze.values import Tables
     from tracecorr.analyze.verdicts import Thresholds, Verdict
 
 _EVENTS = "events are rows of `cap.events`, column `event`"

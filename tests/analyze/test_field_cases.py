@@ -36,6 +36,7 @@ def opened(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Opene
     return make
 
 
+@functools.cache
 def _report(capture: Capture) -> Report:
     return summarize_capture(capture.name, capture.table, capture.info)
 

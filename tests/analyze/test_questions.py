@@ -280,7 +280,7 @@ def test_why_nothing_tells_who_is_served_first() -> None:
 
     def told(*launches: dict[str, object]) -> list[str]:
         lines = _answer({**run, "launches": list(launches)})[4].lines
-        begin = "who is served first cannot be told: "
+        begin = "who is served first is unknown: "
         return [line.removeprefix(begin).split(", or compare")[0] for line in lines if line.startswith(begin)]
 
     profile = "to know it: run with profiling on, or import a profile of the same run (--rocprof)"

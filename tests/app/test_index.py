@@ -12,7 +12,7 @@ from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app import chain, detail, index
-from tracecorr.app.events import describe_briefly
+from tracecorr.app.detail import describe_briefly
 from tracecorr.app.filters import Filters, count_range
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex

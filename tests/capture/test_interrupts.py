@@ -12,12 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from tracecorr.capture import run
-from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
 from tracecorr.capture.run import build_tables
 from tracecorr.capture.signals import Interrupted, SignalInbox
-from tracecorr.capture.workload.invoker import Invoker
+from tracecorr.capture.workload.invoker import Invoker, wait_readable
 from tracecorr.store import Capture
 from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_chunks

@@ -22,7 +22,7 @@ from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import InstancePlan, Offer, Plan, Wanted
 from tracecorr.capture.plan.runtimes import MappedFile
 from tracecorr.capture.probes import libraries as library_watch
-from tracecorr.capture.probes import mappings as map_watch
+from tracecorr.capture.probes import libraries as map_watch
 from tracecorr.capture.probes.libraries import LateProbes
 from tracecorr.capture.probes.mappings import MapWatch
 from tracecorr.capture.probes.perf import Ring

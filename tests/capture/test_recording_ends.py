@@ -43,7 +43,7 @@ def test_a_known_cause_of_no_log_is_not_followed_by_guesses(tmp_path: Path) -> N
     words = (*QUICK, "--", "env", "AMD_LOG_LEVEL=0", sys.executable, "-c", program)
     status, _, err = Capture(tmp_path, *words).end()
     assert (status, "was started with AMD_LOG_LEVEL=0" in err, "no HIP log appeared" in err) == (0, True, False)
-    assert "HIP log: none; why is said above" in err
+    assert "HIP log: none; the warning above says why" in err
 
 
 @pytest.mark.parametrize("redirected", [False, True])

@@ -9,6 +9,7 @@ import pytest
 from cli_inputs import Result, write_log, write_trace
 
 from tracecorr.cli import main
+from tracecorr.pipeline import correlate, import_files
 
 
 @pytest.fixture
@@ -35,3 +36,12 @@ def log_file(tmp_path: Path) -> Path:
 def trace_file(tmp_path: Path) -> Path:
     """Return the kernel trace of the same run."""
     return write_trace(tmp_path / "ftrace.txt")
+
+
+@pytest.fixture(scope="session")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of a log, its trace, and both imported as `a`: tests work in a copy."""
+    folder = tmp_path_factory.mktemp("imported")
+    log, trace = write_log(folder / "amd.log"), write_trace(folder / "ftrace.txt")
+    correlate(import_files(folder / "a.tracecorr", [log], [trace]).path)
+    return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_inputs import Result
 
-from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 
 Run = Callable[..., Result]
 # A terminal of a usual height, at a usual width.
@@ -17,17 +17,12 @@ _LINES = 60
 
 
 @pytest.fixture
-def deadlock(run: Run, data_folder: Path, tmp_path: Path) -> Path:
-    source, folder = data_folder / "captures" / "hang-deadlock", tmp_path / "x.tracecorr"
-    import_files(folder, [source / "amd.log"], [source / "ftrace.txt"], clock_samples=source / "clock.json")
-    correlate(folder)
-    del run
-    return folder
+def deadlock(recorded: Callable[..., Capture]) -> Path:
+    return recorded("captures/hang-deadlock").path
 
 
-@pytest.mark.usefixtures("deadlock")
-def test_the_report_is_one_screen_and_begins_with_what_was_open(run: Run) -> None:
-    told = run("report", "x").out
+def test_the_report_is_one_screen_and_begins_with_what_was_open(run: Run, deadlock: Path) -> None:
+    told = run("report", deadlock).out
     questions = re.findall(r"^\*\*(.+)\*\*$", told, re.MULTILINE)
     assert questions == [
         "What was still open at the end?", "What went wrong?", "Findings", "Queues", "Kernels",
@@ -39,21 +34,16 @@ def test_the_report_is_one_screen_and_begins_with_what_was_open(run: Run) -> Non
     assert re.search(r"^Verdicts: \d+ FAIL, .* Records lost: 0\.$", told, re.MULTILINE)
 
 
-@pytest.mark.usefixtures("deadlock")
-def test_a_section_is_shown_whole_or_to_so_many_rows(run: Run) -> None:
-    whole, short = (
-        run("report", "x", "--section", "ioctls").out,
-        run("report", "x", "--section", "ioctls", "--top", 1).out,
-    )
+def test_a_section_is_shown_whole_or_to_so_many_rows(run: Run, deadlock: Path) -> None:
+    whole, short = (run("report", deadlock, "--section", "ioctls", *top).out for top in ((), ("--top", 1)))
     assert whole.startswith("## Ioctls\n")
     assert (whole.count("\n| "), short.count("\n| ")) == (15, 3)
-    unknown = run("report", "x", "--section", "fish")
+    unknown = run("report", deadlock, "--section", "fish")
     assert (unknown.status, "its sections are: glossary, " in unknown.err) == (2, True)
 
 
-@pytest.mark.usefixtures("deadlock")
-def test_all_of_it_is_printed_when_asked(run: Run) -> None:
-    told = run("report", "x", "--full").out
+def test_all_of_it_is_printed_when_asked(run: Run, deadlock: Path) -> None:
+    told = run("report", deadlock, "--full").out
     assert {"## Answers", "## Verdicts", "## Losses", "## Kernels"} < set(told.splitlines())
 
 

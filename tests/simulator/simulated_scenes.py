@@ -21,12 +21,9 @@ STRUCTURES = {
     "pid reused": {"processes": 2, "reuse_pid": True}, "stack reused": {"successive": True},
     "eight processes with equal rings": {"processes": 8, "threads": 1, "span_s": 0.15},
     "calls in calls": {"kinds": (*BASE.kinds, ("nested", 2))}, "copies behind copies": {"staged_copies": True},
-    "Direct Dispatch off": {"direct_dispatch": False},
-    "HIP 7.0": {"era": "7.0"}, "HIP 6.4": {"era": "6.4"}, "HIP 6.2": {"era": "6.2"}, "HIP 5.7": {"era": "5.7"},
     "32 streams on 4 queues": {"streams": 32, "threads": 1, "queue_probe": True},
-    "8 GPUs": {"gpus": 8, "streams": 8, "queue_probe": True},
     "graphs of 200": {"graph_packets": 200, "kinds": (("launch", 4), ("graph", 0.5), ("event", 1)), "span_s": 0.1},
-    "pages": {"pages": True, "queue_probe": True}, "pages, copies": {"pages": True, "staged_copies": True},
+    "pages, copies": {"pages": True, "staged_copies": True, "queue_probe": True},
     "suspended before": {"suspended_ns": 36 * 10**11, "samples_s": 0.1},
 }  # fmt: skip
 # No address joins a thread of the log with one of the trace.

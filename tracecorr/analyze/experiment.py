@@ -17,8 +17,7 @@ from tracecorr.analyze.compare.statistics import (
     interval_of_difference,
     reaches_percentile,
 )
-from tracecorr.analyze.frames import describe_ns, percentile
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.values import count_of, describe_ns, percentile, render_ns
 from tracecorr.analyze.verdicts.model import Finding, Outcome, failed, passed, unknown
 
 STAMPS = {"policy": pl.String, "phase": pl.String, "round": pl.Int64, "role": pl.String, "start_ns": pl.Int64,

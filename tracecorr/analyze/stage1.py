@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.frames import collect
 from tracecorr.analyze.run_facts import describe_model
+from tracecorr.analyze.values import collect
 from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.analyze.verdicts.model import Finding, Outcome, failed, passed, unknown
 

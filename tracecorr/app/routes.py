@@ -16,7 +16,7 @@ from plotly.utils import PlotlyJSONEncoder
 from tracecorr import bundled
 from tracecorr.analyze.slow_calls import summarize_slow_calls
 from tracecorr.analyze.values import addresses_as_text
-from tracecorr.app import chain, detail, events, filters, ids, notes, pages, sql, story, wire
+from tracecorr.app import chain, detail, filters, ids, notes, pages, sql, wire
 from tracecorr.app.captures import ANCHORS, tell_own_times
 from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.export.perfetto import write_perfetto
@@ -127,7 +127,7 @@ def add_routes(server: Flask, library: Library) -> None:
     server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(_wanted(library))}))
     server.add_url_rule(ids.TABLE, "table", lambda: _table(library, reports))
     server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
-    add(ids.FINDINGS, lambda opened: jsonify(story.list_findings(reports.get(opened))))
+    add(ids.FINDINGS, lambda opened: jsonify(pages.list_findings(reports.get(opened))))
     add(ids.SPANS, _spans)
     add(ids.EVENT, _event)
     add(ids.APART, _apart)
@@ -189,7 +189,7 @@ def _event(opened: Opened) -> Response:
         "columns": detail.describe(opened.index, found.event),
         "raw": detail.raw_lines(opened.index, found),
         "path": chain.describe_path(opened.index, found.launches),
-        "record": events.name_record(opened.index, found.event),
+        "record": detail.name_record(opened.index, found.event),
     }
     return jsonify(_chain_json(found) | rest)
 
@@ -197,7 +197,7 @@ def _event(opened: Opened) -> Response:
 def _apart(opened: Opened) -> Response:
     """Answer on what a HIP call spent its time, in words; null if nothing of it is known."""
     found = summarize_slow_calls(opened.index.capture.table, _asked_event(opened))
-    told = found.filter(pl.col("rest_ns") < pl.col("dur_ns"))["told"]
+    told = found.filter(pl.col("rest_ns") < pl.col("dur_ns"))["summary"]
     return jsonify({"told": told[0] if len(told) else None})
 
 
@@ -249,25 +249,25 @@ def _count(opened: Opened) -> Response:
 
 def _step(opened: Opened) -> Response:
     kind = _ask_text("kind")
-    if kind not in events.KINDS:
-        abort(400, f"kind is one of {', '.join(events.KINDS)}")
+    if kind not in detail.KINDS:
+        abort(400, f"kind is one of {', '.join(detail.KINDS)}")
     event = _asked_event(opened)
-    found = events.step(opened.index, event, kind, request.args.get("back") == "1")
-    return jsonify({"event": found, "missing": found is None and events.has_none(opened.index, event, kind)})
+    found = detail.step(opened.index, event, kind, request.args.get("back") == "1")
+    return jsonify({"event": found, "missing": found is None and detail.has_none(opened.index, event, kind)})
 
 
 def _same(opened: Opened) -> Response:
     file, offset = _ask_text("file", ids.MAX_PATH_CHARS), _ask_number("offset", 0, _MAX_NS)
     layer, name = _ask_text("layer"), _ask_text("name", ids.MAX_PATH_CHARS)
-    return jsonify({"event": events.find_record(opened.index, file, offset, layer, name)})
+    return jsonify({"event": detail.find_record(opened.index, file, offset, layer, name)})
 
 
 def _brief(opened: Opened) -> Response:
     """Answer what the pointer is on, exactly: an event, or the value of a counter at a time."""
     if "event" in request.args:
-        return jsonify(events.describe_briefly(opened.index, _asked_event(opened)))
+        return jsonify(detail.describe_briefly(opened.index, _asked_event(opened)))
     lane = _ask_number("lane", 0, len(opened.index.views.lanes) - 1)
-    return jsonify(events.value_at(opened.index, lane, _ask_number("t", -_MAX_NS, _MAX_NS)))
+    return jsonify(detail.value_at(opened.index, lane, _ask_number("t", -_MAX_NS, _MAX_NS)))
 
 
 def _save_notes(opened: Opened) -> Any:

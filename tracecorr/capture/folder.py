@@ -162,7 +162,7 @@ class RecordingFolder:
         _hand_over(self.descriptor, owner.uid, owner.gid, share=self._share)
 
     def remove(self) -> None:
-        """Take the folder away: nothing was recorded. It stays if somebody moved files into its log folder."""
+        """Remove the folder: nothing was recorded. It stays if other files were moved into its log folder."""
         self._is_sealed = True
         if take_logs_back(self.path, ()):
             return
@@ -186,7 +186,7 @@ def _make(shown: Path) -> None:
     try:
         shown.mkdir(mode=0o755)
     except FileExistsError as error:
-        raise CaptureError(f"{shown} was made by somebody else just now", "choose another name with -o") from error
+        raise CaptureError(f"{shown} was made by another program just now", "choose another name with -o") from error
 
 
 def return_killed(shown: Path) -> None:

@@ -179,7 +179,7 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: Sign
 
 
 def _make_folder(options: CaptureOptions, invoker: Invoker, journal: Journal, token: str) -> RecordingFolder:
-    """Make the capture folder; a name that nobody asked for, and another capture took just now, gives way to the next.
+    """Make the capture folder; if another capture just took a name that the user did not ask for, take the next one.
 
     Raises:
         CaptureError: what the user named exists, or its parent does not.
@@ -261,10 +261,10 @@ def _describe_log(info: Mapping[str, Any]) -> str:
         on_disk = "" if stored == size else f", compressed to {stored / 1e6:,.1f} MB"
         return f"HIP log: {len(logs)} file(s), {size / 1e6:,.1f} MB{on_disk}"
     if info["where"].startswith("process "):
-        return "HIP log: none; one that a process writes already is copied, but a running one cannot be told to log"
+        return "HIP log: none; the process writes none, and tracecorr cannot turn it on in a running process"
     if "AMD_LOG_LEVEL_FILE" not in info.get("environment", {}):
         return "HIP log: none was asked for (--log-level 0)"
-    return "HIP log: none; why is said above" if info.get("unlogged") else ""
+    return "HIP log: none; the warning above says why" if info.get("unlogged") else ""
 
 
 def _sum_up_gaps(gaps: list[str], shown: Path) -> Iterator[str]:
@@ -360,7 +360,7 @@ def build_tables(folder: Path, show: Callable[[str], None] | None) -> list[str]:
             if show is not None:
                 show(told)
     except EOFError:
-        return ["the tables were not built: the process that built them was killed, perhaps for want of memory"]
+        return ["the tables were not built: the process that built them was killed, perhaps because memory ran out"]
     finally:
         _end(process)
         drop_abandoned(folder)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.facts import choose_variables, copy_topology, describe_end, first_facts, read_all_clocks
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.container_logs import clear_leftovers
@@ -27,7 +26,7 @@ from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import Journal
 from tracecorr.capture.workload.container import ContainerMembers
 from tracecorr.capture.workload.host import AttachedProcess, Ending
-from tracecorr.capture.workload.invoker import Invoker
+from tracecorr.capture.workload.invoker import Invoker, wait_readable
 from tracecorr.capture.workload.launch import launch
 from tracecorr.capture.workload.processes import ProcessTable, read_thread_map
 from tracecorr.model.errors import ControlFileError, MachineError, SessionError, quote_path
@@ -119,7 +118,7 @@ class Session:
         return status
 
     def _launch(self, journal: Journal) -> None:
-        """Start the workload as far as its gate; one in a container is in the journal, nobody would open its gate."""
+        """Start the workload up to its gate; one in a container is in the journal, since its gate may never open."""
         if self._options.container is not None or self._options.image is not None:
             journal.note("gate", token=self._token, folder=str(self._folder.shown))
         try:

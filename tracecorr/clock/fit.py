@@ -137,7 +137,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         return _fit_rocprof(evidence)
     if source == "kfd_smi" and clock == "boot":
         readings = bound_readings(evidence.samples["samples"], "boot")
-        unknown = ClockMap("unaligned", reason="no samples of CLOCK_BOOTTIME, by which the KFD stamps")
+        unknown = ClockMap("unaligned", reason="no samples of CLOCK_BOOTTIME, the clock of the KFD's times")
         return fit_clock_map(readings, "samples", 0.0) if len(readings) else unknown
     if source == "trace_printk" and clock != "mono":
         return _fit_top_buffer(clock, evidence.samples.get("top_buffer"))
@@ -152,7 +152,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
 
 
 def _fit_top_buffer(clock: str, readings: Any) -> ClockMap:
-    """Return the map of the clock of the top tracing buffer, of which a capture took readings."""
+    """Return the map of the clock of the top tracing buffer, which a capture read."""
     if not isinstance(readings, dict) or not readings.get("samples"):
         told = f" {clock}" if clock != "unknown" else ", which is not that of the ioctls that its prints tell of"
         return ClockMap("unaligned", reason=f"no reading of the top buffer's clock{told}")
@@ -183,7 +183,7 @@ def _fit_rocprof(evidence: ClockEvidence) -> ClockMap:
     fitted = fit_clock_map(pairs, "causal_pairs", 0.0)
     if fitted.aligned:
         return fitted
-    why = f"no samples of CLOCK_BOOTTIME, by which rocprof stamps; {told}"
+    why = f"no samples of CLOCK_BOOTTIME, the clock of rocprof's times; {told}"
     return replace(fitted, reason=f"{why}: {fitted.reason}" if len(pairs) else why)
 
 
@@ -221,7 +221,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence) -> ClockMap:
         return _prove_mono(both, marks, evidence)
     rate, unsure = _guess_rate(both) if clock in COUNTS else (0.0, 0.0)
     if unsure > _MOST_UNSURE:
-        why = f"{len(both)} pairs are too near to tell the rate of {clock}"
+        why = f"{len(both)} pairs are too close together to show the rate of {clock}"
         return ClockMap("unaligned", pairs=len(both), reason=why)
     # Samples that cause and effect contradict are of another run: both together leave no line.
     method = "samples" if samples and len(marks) else "causal_pairs"

@@ -25,14 +25,13 @@ from tracecorr.analyze.experiment import (
     summarize_throughput,
     summarize_yields,
 )
-from tracecorr.analyze.frames import collect, percentile
 from tracecorr.analyze.occupancy import summarize_occupancy
 from tracecorr.analyze.policies import compare_stamps, describe_policy, summarize_low, summarize_policies
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import describe_model, list_armed
-from tracecorr.analyze.values import plain_rows, render_ns
+from tracecorr.analyze.values import collect, percentile, plain_rows, render_ns
 from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.experiment.policies import CUMASK, NONE, STOP, SUSPEND
 from tracecorr.experiment.preempt import Runs

@@ -8,8 +8,7 @@ from typing import IO
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
-from tracecorr.analyze.values import hex_text
+from tracecorr.analyze.values import Tables, collect, hex_text
 from tracecorr.export.selection import Selection
 from tracecorr.export.trace import Trace, build_trace
 from tracecorr.export.tracks import Track

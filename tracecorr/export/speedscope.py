@@ -10,7 +10,7 @@ from typing import IO
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.values import Tables, collect
 from tracecorr.export.selection import Selection, first_ns
 from tracecorr.export.trace import split_overlaps
 from tracecorr.export.tracks import add_node, name_on_node

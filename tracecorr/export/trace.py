@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.values import Tables, collect
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Jobs, Track, add_node, assign_tracks, draw_jobs
 from tracecorr.link.packet_index import measure_depth

@@ -135,7 +135,7 @@ def pair_spans(one: pl.DataFrame, other: pl.DataFrame, keys: list[str]) -> tuple
     count = len(sides[0])
     order = np.argsort(low[count:], kind="stable")
     # Of the spans in order of their starts, those up to the last that begins soon enough, from the first one on which
-    # reaches far enough itself or stands behind one that does.
+    # reaches far enough itself or is behind one that does.
     reach = np.maximum.accumulate(high[count:][order])
     first = np.searchsorted(reach, low[:count], side="left")
     near = np.maximum(np.searchsorted(low[count:][order], high[:count], side="right") - first, 0)

@@ -74,7 +74,7 @@ PART_PACKETS = Table(
         (
             "virtual_pipe",
             I32,
-            "`virtual_pipe_id`: pipe that the runtime reckons with, not read from hardware (ROCm 10)",
+            "`virtual_pipe_id`: pipe that the runtime assumes, not read from hardware (ROCm 10)",
         ),
     ),
 )
@@ -93,7 +93,7 @@ PART_ARGS = Table(
 
 PART_LEDGER = Table(
     "ledger",
-    "what became of the bytes of one file, by outcome and reason",
+    "the bytes of one file, by outcome and reason",
     columns_of(
         ("file", U16, "key of `files`"),
         ("source", CAT, describe_choice(SOURCES)),

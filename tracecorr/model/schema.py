@@ -103,7 +103,7 @@ EVENTS = Table(
     )
     + LOCATION
     + columns_of(
-        ("parent", I64, "enclosing event; of a second sight of a call (`flags`) the row that counts"),
+        ("parent", I64, "enclosing event; if two tracers recorded the call (`flags`), the row that counts"),
         ("chain", I64, "root HIP call of the chain"),
         ("flags", U16, describe_flags()),
     ),
@@ -172,7 +172,7 @@ LAUNCHES = Table(
             I32,
             "priority of its stream as the packet prints it (ROCm 10): 0 low, 1 normal, 2 medium, 3 high",
         ),
-        ("virtual_pipe", I32, "pipe that the runtime reckons with (ROCm 10); not read from hardware"),
+        ("virtual_pipe", I32, "pipe that the runtime assumes (ROCm 10); not read from hardware"),
         ("size_bytes", I64, "size of a copy", "bytes"),
         ("unlinked_reason", CAT, "why a link is missing; null when complete"),
     ),
@@ -196,7 +196,7 @@ QUEUES = Table(
         (
             "priority_hip",
             I32,
-            "HIP priority of its first stream that the log shows being made, 0 = none asked; null = no such",
+            "HIP priority of its first stream whose creation the log shows, 0 = none requested; null = no such stream",
         ),
         ("priority_log", I32, "priority printed in the Created line (0 low, 1 normal, 2 high)"),
         ("priority_ioctl", I32, "priority that CREATE_QUEUE asked for (CLR changes it afterwards by UPDATE_QUEUE)"),
@@ -289,8 +289,8 @@ STREAMS = Table(
         ("stream", U32, "row id"),
         ("process", U32, "key of `processes`"),
         ("handle", U64, "hipStream_t; 0x1 = hipStreamLegacy: what calls are given is `<null>`, the null stream"),
-        ("priority", I32, "priority asked for; null = not asked"),
-        ("flags", U32, "flags asked for"),
+        ("priority", I32, "requested priority; null = none requested"),
+        ("flags", U32, "requested flags"),
         ("created_ns", I64, "return of the creating call; null = not seen (null stream)", "ns"),
         ("destroyed_ns", I64, "start of hipStreamDestroy", "ns"),
         ("create_event", I64, "the creating call"),

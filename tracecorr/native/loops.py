@@ -75,7 +75,7 @@ class Records:
             is_leaf: calls without an exit line: one ends where the next call of its lane begins, if not by an exit.
 
         Returns:
-            Of an enter its exit, of an exit its enter, -1 = open, -2 = it has none; the next call's row of the same
+            Of an enter its exit, of an exit its enter, -1 = open, -2 = none; the next call's row of the same
             lane of each call (-1 = none); the calls that are left; enters of joined calls with calls inside.
         """
         partner, following, left, outer, below, place = (np.empty(self.count, np.int64) for _ in range(6))

@@ -1,6 +1,6 @@
 """Which file is what: what `import` is given, looked at before it is copied, and pieces of one log put in their order.
 
-Nothing here opens a file by itself: `Files` (module `store.raw`) does.
+Nothing here opens a file: `Files` (module `store.raw`) does.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def check_told_clock(
         recorded = f"{name} was recorded with the trace_clock {found}, as it says itself"
         if not taken:
             raise InputError(f"{recorded}, not with {clock}", "leave out --ftrace-clock")
-        doubts.append(f"{recorded}: --ftrace-clock {clock} was taken for what names no clock")
+        doubts.append(f"{recorded}: --ftrace-clock {clock} is used for the files that name no clock")
     return doubts
 
 
@@ -334,7 +334,7 @@ def _doubt_samples(clock: str, name: str, samples: Mapping[str, Any]) -> list[st
     named = samples.get("trace_clock", "unknown")
     if named in ("unknown", clock):
         return []
-    return [f"{name} says that the trace_clock was {named}: --ftrace-clock {clock} was taken all the same"]
+    return [f"{name} says that the trace_clock was {named}: --ftrace-clock {clock} is used nevertheless"]
 
 
 def _read_clocks(read_at: _ReadAt, size: int) -> set[str]:

@@ -215,7 +215,7 @@ class Capture:
             "make the dataset again" if self.nodes else f"build it again: tracecorr correlate {quote_path(self.path)}"
         )
         if not whole:
-            raise CaptureError(f"{path} is damaged: it ends before its end", again)
+            raise CaptureError(f"{path} is damaged: the end of the file is missing", again)
         table = pl.scan_parquet(path)
         differing = set(table.collect_schema().items()) ^ set(schema.TABLES[name].schema.items())
         if differing:

@@ -125,7 +125,7 @@ def plan_fleet(paths: Sequence[Path]) -> list[Member]:
         used = {table: used[table] + count for table, count in count_keys(capture.table).items()}
     if used["files"] > _MOST_FILES:
         raise CaptureError(
-            f"these captures have {used['files']} raw files, a dataset numbers {_MOST_FILES} of them",
+            f"these captures have {used['files']} raw files, a dataset can have {_MOST_FILES} at most",
             "make several datasets of fewer captures",
         )
     return members

@@ -50,8 +50,8 @@ def complete_frames(root: Path) -> list[str]:
         try:
             if not _complete(path, log):
                 problems.append(
-                    f"the log {log.name} stays as it is, a program may still write it: what it writes from now on "
-                    "comes into the tables when `tracecorr correlate` is run again"
+                    f"the log {log.name} is not compressed, because a program may still write it; run `tracecorr "
+                    "correlate` again to read what it writes from now on"
                 )
         except OSError as error:
             problems.append(f"the end of the log {log.name} could not be compressed: {error.strerror or error}")

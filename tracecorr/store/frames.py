@@ -212,7 +212,7 @@ class FrameReader:
         with self._open() as descriptor:
             table = _read_table(descriptor) or (_FrameTable() if growing else None)
         if table is None:
-            raise self._damage("it holds something else than zstd frames with known sizes")
+            raise self._damage("it is not a sequence of zstd frames with known sizes")
         self._table = table
         self._stored = [0, *accumulate(stored for stored, _ in self._table.sizes)]
         self._offsets = [0, *accumulate(size for _, size in self._table.sizes)]

@@ -108,12 +108,12 @@ def close_killed(capture: Capture) -> Capture:
         return capture
     if is_recorded_now(capture):
         raise CaptureError(f"{capture.path} is being recorded now", "wait for the end of its capture")
-    problems = ["the capture was killed: what it had not stored is missing, and its exit status"]
+    problems = ["the capture was killed: what it had not stored, and its exit status, are missing"]
     return _describe_anew(capture, state="killed", problems=problems + complete_frames(capture.path))
 
 
 def drop_unwritten(capture: Capture) -> None:
-    """Remove what a recorder was about to put in place of older files, once it is gone: nobody writes that any more."""
+    """Remove what a recorder was about to put in place of older files, once it has ended."""
     recorder = capture.info.get("recorder")
     if not recorder or _is_alive(recorder):
         return
@@ -345,8 +345,8 @@ def describe_exit(info: Mapping[str, Any]) -> str:
     return f"{status}, as after {signal.Signals(number).name} ({signal.strsignal(number)})"
 
 
-_OVERRUN = "the kernel counted records for which its buffers had no room, of which no file tells"
-# A hit that was seen twice was counted once; of what damage took nobody counted the records.
+_OVERRUN = "the kernel dropped these records because its buffers were full; no file shows which"
+# A hit that was seen twice was counted once; records that damage took were not counted.
 _NO_RECORDS = ["duplicate_sample", *list_lossy(Lost.UNTOLD)]
 
 

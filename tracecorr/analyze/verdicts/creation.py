@@ -134,7 +134,7 @@ def _say_nothing_timed(evidence: Evidence, ioctls: pl.DataFrame, made: pl.DataFr
         remedy = "record the ioctl system calls, or probe what kfd_ioctl returns"
         return unknown(f"the result of the {what} is unknown", remedy, counts, ioctls["event"])
     why = f"no CREATE_QUEUE is known to have succeeded ({', '.join(refused) or 'no return is recorded'})"
-    return unknown(why, "run it where the driver creates the queues", counts, ioctls["event"])
+    return unknown(why, "run it on a machine whose driver creates the queues", counts, ioctls["event"])
 
 
 @claim(

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tracecorr.analyze.evidence import Evidence, because
-from tracecorr.analyze.frames import collect
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.values import collect, count_of, render_ns
 from tracecorr.analyze.verdicts.model import EARLIER, RECORD_WHOLE, Finding, claim, failed, passed, unknown
 from tracecorr.model.hip_environment import DIRECT_DOORBELL, is_on
 from tracecorr.model.kinds import DERIVED, RECORDED

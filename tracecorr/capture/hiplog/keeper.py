@@ -130,7 +130,7 @@ class LogKeeper:
             try:
                 more = self.refresh()
             except Exception as error:
-                self._note(f"the logs were not followed any longer: {error}")
+                self._note(f"the logs were no longer followed: {error}")
                 return
             if self._stop.wait(0 if more else _PAUSE_SECONDS):
                 return
@@ -214,7 +214,7 @@ class ClosedLogs:
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether somebody wrote on after the recording had ended."""
+        """Tell whether a process still wrote after the recording had ended."""
         return any(loss["reason"] == CUT_SHORT for loss in self.losses)
 
 

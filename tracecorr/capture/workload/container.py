@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.tracefs.journal import PREFIX, owner_of
 from tracecorr.capture.workload.engines import COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, MARK, is_gate_command
 from tracecorr.capture.workload.host import NOT_FOUND, NOT_RUNNABLE, GatedProcess
-from tracecorr.capture.workload.invoker import read_environment, read_status
+from tracecorr.capture.workload.invoker import read_environment, read_status, wait_readable
 from tracecorr.capture.workload.processes import cgroup_pids, find_cgroup, has_open
 from tracecorr.model.errors import CommandError, MachineError
 
