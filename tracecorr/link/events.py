@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr import native
-from tracecorr.clock.place import UNTIMED
+from tracecorr.clock.placing import UNTIMED
 from tracecorr.model import schema
 from tracecorr.model.columns import take_column
 from tracecorr.model.kernel_names import demangle_name, label_kernels

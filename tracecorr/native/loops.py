@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.native.library import KERNEL, STRUCTS, Bytes, Ints, Struct, Words, address, as_ints, places_of
+from tracecorr.native.binding import KERNEL, STRUCTS, Bytes, Ints, Struct, Words, address, as_ints, places_of
 
 # Type of each column of the rows that are joined.
 _ROW_COLUMNS = {
