@@ -63,9 +63,9 @@ SCENES: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[_Answer, ...], tu
     "lost signal": (("kernel", "1"), {"NULLGPU_LOSE": "2"}, (("lost_completion", "one of"),), (" is 1",), 5),
     "wait behind its waiter": (
         ("behind",), {"NULLGPU_STALL": "0", "GPU_MAX_HW_QUEUES": "1"}, (("deadlock", "likely"),),
-        ("waits for the value", "stands behind", "a circle"), 5,
+        ("waits for the value", "is behind", "a circular wait"), 5,
     ),
-    "lock cycle": (("locks",), {}, (("deadlock", "proved"),), ("waits for the lock", "a circle"), 4),
+    "lock cycle": (("locks",), {}, (("deadlock", "proved"),), ("waits for the lock", "a circular wait"), 4),
     "stopped process": (("stopped",), {}, (("halted", "proved"),), ("SIGSTOP",), 4),
     # What only seems to stand.
     "long kernel": (("kernel", "2"), {"NULLGPU_KERNEL_NS": "60000000000"}, (("kernel", ""), None), ("vadd(",), 5),

@@ -124,7 +124,7 @@ def find_example(name: str, *, by_node: bool = False) -> str:
 
     Args:
         name: one of `EXAMPLES`.
-        by_node: the capture is a dataset of many nodes: what belongs to one of them is told with its node.
+        by_node: whether the capture is a dataset of many nodes; then the query names the node of each row.
 
     Raises:
         InputError: there is no such example.

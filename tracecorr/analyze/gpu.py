@@ -192,7 +192,7 @@ def _find_host(gap: dict[str, Any], calls: pl.DataFrame) -> tuple[str | None, st
     rows = own.drop_nulls("end_ns").select("name", ns=inside).filter(pl.col("ns") > 0)
     longest = rows.sort("ns", descending=True).head(1)
     name, ns = longest.row(0) if longest.height else (None, None)
-    # A call of which one line is seen may have lasted through it.
+    # A call with one line only may have lasted through it.
     is_sure = own.filter(pl.col("end_ns").is_null() & (pl.col("start_ns") < until)).is_empty()
     return call, name, ns, until - began - int(rows["ns"].sum()) if is_sure else None
 

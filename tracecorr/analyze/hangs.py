@@ -1,7 +1,7 @@
 """Why something stands still: what waits for what, up to a circle, to work that may run, or to what cannot be seen.
 
 The same rules serve a running process (`live`) and the end of a capture (`still_open`). A circle counts only if each of
-its conditions can be met by nobody outside of it; where somebody unseen may meet one, that is told with it.
+nothing outside of it can meet its conditions; if something unseen may meet one, the text says so.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Judgment:
     Args:
         cause: `halted`, `deadlock`, `driver`, `error`, `preempted`, `unmapped`, `kernel`, `peers`, `value`,
             `dependency`, `not_taken`, `lost_completion`, `lock` or `signal`.
-        certainty: `proved`, `likely`, `one of`; empty where nothing more than what was seen is known.
+        certainty: `proved`, `likely`, `one of`; empty if only what was seen is known.
         seen: what was seen, one fact a line.
         means: what that means.
         would_decide: the next harmless look.
@@ -285,8 +285,8 @@ def _judge_head(head: Work, slot: Slot | None, seen: tuple[str, ...], seconds: f
         return Judgment("peers", _LIKELY, seen, means, "tracecorr hang on the other ranks", is_long)
     if head.kernel:
         means = (
-            f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; nothing outside can "
-            f"tell whether it will end. {_tell_slot(slot)} {_UNSEEN}"
+            f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; whether it will end "
+            f"cannot be known from outside. {_tell_slot(slot)} {_UNSEEN}"
         )
         return Judgment("kernel", "", seen, means, _REGISTERS if slot is None else _WAVES, is_long)
     means = (

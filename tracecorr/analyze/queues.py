@@ -13,7 +13,7 @@ from tracecorr.link.packet_index import list_store_depths, measure_depth
 
 
 def summarize_backlog(tables: Tables) -> pl.DataFrame:
-    """Return one row per queue of which both indexes are known: the log prints them with packets, or a probe read them.
+    """Return one row per queue whose both indexes are known: the log prints them with packets, or a probe read them.
 
     Args:
         tables: gives the table of a capture by its name.

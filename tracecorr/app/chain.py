@@ -112,7 +112,7 @@ def _unseen_end(flags: int) -> str | None:
 
 
 def _hollow_doorbells(index: CaptureIndex, launches: Iterable[_Row]) -> list[_Row]:
-    """Return a stage for each doorbell of which only the interval is known."""
+    """Return a stage for each doorbell that is known only by an interval."""
     out = []
     for launch in launches:
         lo, hi = launch["doorbell_lo_ns"], launch["doorbell_hi_ns"]
@@ -187,7 +187,7 @@ def describe_path(index: CaptureIndex, launches: Sequence[_Row]) -> dict[str, An
         index: the capture.
         launches: rows of `launches`, of one HIP call or one packet.
 
-    Returns: copies; packets by the evidence of their doorbell (`unknown` where it has none); ioctls in the call by
+    Returns: copies; packets by the evidence of their doorbell (`unknown` if there is none); ioctls in the call by
         name, null where no trace shows what the call did; and of a single packet its doorbell's event, the width of
         the interval of an inferred one (ns), the reason of what is missing, and the known moments (name, ns since the
         capture start) in order of time.

@@ -243,7 +243,7 @@ def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
             lines.append(_line(name, [(v or 0) / 1e9 for v in values], [100 * s for s in shares], []))
     title = "HIP call to packet: share of steady dispatches that took at most ..."
     figure = _figure(title, lines, x=_TOOK, y="percent")
-    # A line alone has no legend, and would not tell whose it is.
+    # A single line has no legend, which would name its queue.
     return figure if figure is None else figure.update_xaxes(_LOG).update_layout(showlegend=True)
 
 

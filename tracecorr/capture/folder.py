@@ -162,7 +162,7 @@ class RecordingFolder:
         _hand_over(self.descriptor, owner.uid, owner.gid, share=self._share)
 
     def remove(self) -> None:
-        """Take the folder away: nothing was recorded. It stays if somebody moved files into its log folder."""
+        """Remove the folder: nothing was recorded. It stays if other files were moved into its log folder."""
         self._is_sealed = True
         if take_logs_back(self.path, ()):
             return

@@ -179,7 +179,7 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: Sign
 
 
 def _make_folder(options: CaptureOptions, invoker: Invoker, journal: Journal, token: str) -> RecordingFolder:
-    """Make the capture folder; a name that nobody asked for, and another capture took just now, gives way to the next.
+    """Make the capture folder; if another capture just took a name that the user did not ask for, take the next one.
 
     Raises:
         CaptureError: what the user named exists, or its parent does not.

@@ -118,7 +118,7 @@ class Session:
         return status
 
     def _launch(self, journal: Journal) -> None:
-        """Start the workload as far as its gate; one in a container is in the journal, nobody would open its gate."""
+        """Start the workload up to its gate; one in a container is in the journal, since its gate may never open."""
         if self._options.container is not None or self._options.image is not None:
             journal.note("gate", token=self._token, folder=str(self._folder.shown))
         try:

@@ -1,4 +1,4 @@
-"""What the argument parser cannot do by itself: options with many values, flags in any place, times with a unit, and a
+"""What the argument parser does not do: options with many values, flags in any place, times with a unit, and a
 plain `--help`.
 """
 

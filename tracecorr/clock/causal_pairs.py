@@ -24,7 +24,7 @@ _MOST_CREATIONS, _MOST_IOCTLS = 32, 128
 # How far a clock may drift from the first CREATE_QUEUE to a later one: 600 ppm.
 _DRIFT = 600e-6
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
-# Functions of the driver of which a probe records the ring.
+# Functions of the driver whose probe records the ring.
 _IS_CREATE_PROBE = (pl.col("layer") == "kfd") & pl.col("name").is_in(["kfd_ioctl_create_queue", "kfd_create_queue"])
 
 

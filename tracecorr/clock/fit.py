@@ -152,7 +152,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
 
 
 def _fit_top_buffer(clock: str, readings: Any) -> ClockMap:
-    """Return the map of the clock of the top tracing buffer, of which a capture took readings."""
+    """Return the map of the clock of the top tracing buffer, which a capture read."""
     if not isinstance(readings, dict) or not readings.get("samples"):
         told = f" {clock}" if clock != "unknown" else ", which is not that of the ioctls that its prints tell of"
         return ClockMap("unaligned", reason=f"no reading of the top buffer's clock{told}")

@@ -20,7 +20,7 @@ COUNTS = ("x86-tsc", "ticks")
 # Without a map, steps of these are no nanoseconds.
 UNTIMED = (*COUNTS, "counter")
 _CYCLE_NS = 1
-# More than an error column holds: it is told as clamped.
+# More than an error column can hold: it is marked as clamped.
 _UNKNOWN_NS = 2**32
 
 

@@ -37,7 +37,7 @@ class Action:
 
 
 class HoldError(InputError):
-    """Report why a workload may not or cannot be held back; nobody is held then."""
+    """Report why a workload may not or cannot be held back; then none is held."""
 
 
 class Actuator:
@@ -60,7 +60,7 @@ class Actuator:
         """Do what is due between two actions."""
 
     def close(self) -> None:
-        """Put back what was changed; nobody is held then."""
+        """Undo what was changed; then no workload is held."""
 
 
 @dataclass

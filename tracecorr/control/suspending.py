@@ -227,7 +227,7 @@ class _Debugged:
     def answer_runtime(self) -> None:
         """Let go of it if its runtime is about to end: it waits there for a word of its debugger.
 
-        A thread in RUNTIME_ENABLE is told by /proc/PID/task/TID/syscall: number, then the arguments.
+        A thread in RUNTIME_ENABLE is found by /proc/PID/task/TID/syscall: number, then the arguments.
         """
         for path in Path(f"/proc/{self.pid}/task").glob("*/syscall"):
             with suppress(OSError):
@@ -324,7 +324,7 @@ class SuspendedQueues(Actuator):
         """Pass on signals; now and then look for new processes and queues, and for a runtime that ends.
 
         Raises:
-            HoldError: somebody else uses the GPU now, or a new process cannot be held.
+            HoldError: another process uses the GPU now, or a new process cannot be held.
         """
         for pid, one in list(self._debugged.items()):
             if not one.tend():

@@ -141,7 +141,7 @@ class Steered:
 
 @contextmanager
 def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_files: Mapping[str, Path]) -> Iterator[Steered]:
-    """Act on the low one during a phase, as its policy says; nobody is held at the end.
+    """Act on the low one during a phase, as its policy says; at the end it is not held.
 
     Args:
         policy: its name.

@@ -231,7 +231,7 @@ def draw_jobs(tables: Tables, selection: Selection, taken: int) -> Jobs:
 
 
 def _list_whole(tables: Tables, selection: Selection) -> pl.DataFrame:
-    """Return the jobs of which run and end are known, of the selected processes."""
+    """Return the jobs of the selected processes whose run and end are known."""
     jobs = add_node(tables("drm_jobs")).filter(pl.col("done_ns") >= pl.col("run_ns"))
     if selection.processes:
         jobs = jobs.filter(pl.col("process").is_in(list(selection.processes)))

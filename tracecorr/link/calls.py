@@ -78,7 +78,7 @@ def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: _Mask, is_open: _Ma
         rows: all rows whose parents are open calls.
         parent, is_hip, is_open, offset: of each event.
 
-    Returns: -1 where nothing encloses a row.
+    Returns: -1 if nothing encloses a row.
     """
     found = _parents_of(parent, rows)
     calls, call = np.unique(found, return_inverse=True)

@@ -76,7 +76,7 @@ def pivot_args(args: pl.DataFrame, events: pl.Series, keys: Sequence[str]) -> pl
         events: the events that are asked about.
         keys: the names of the fields.
     """
-    # Fields are many, and of most kinds of events a capture has none.
+    # There are many fields, and a capture has no event of most kinds.
     asked = args if len(events) else args.clear()
     wanted = asked.filter(pl.col("event").is_in(events.implode()) & pl.col("key").is_in(keys))
     first = [pl.col("u64").filter(pl.col("key") == key).first().alias(key) for key in keys]

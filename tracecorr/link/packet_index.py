@@ -31,7 +31,7 @@ def _add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ..
     packets = packets.with_columns(_ends=later > pl.col("stamp_ns")).with_columns(
         turn=pl.col("_ends").shift(1, fill_value=False).cum_sum().over(ring)
     )
-    # Packets of which the log names no thread may be of several.
+    # Packets without a thread in the log may be of several threads.
     mixed = ((pl.col("thread").n_unique() > 1) | pl.col("thread").is_null().any()).over(*ring, "turn")
     return packets.with_columns(mixed=mixed).drop("_earliest", "_ends")
 
@@ -327,7 +327,7 @@ def _list_short(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
 def _list_overstored(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.Series:
     """Return the files whose threads stored to doorbells of unknown rings more often than packets of theirs explain.
 
-    These are packets without an index, or on rings of which no store is known.
+    These are packets without an index, or on rings without a known store.
     """
     unknown = stores.filter(pl.col("ring").is_null()).group_by("thread").agg(stores=pl.len())
     free = lines.join(stores.drop_nulls("ring").select(_OF_RING).unique(), on=_OF_RING, how="anti")
@@ -341,7 +341,7 @@ def _list_overstored(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.Series:
 def _list_miscounted(
     lines: pl.DataFrame, stores: pl.DataFrame, short: pl.DataFrame, overstored: pl.Series
 ) -> pl.DataFrame:
-    """Return the packets whose counted index does not hold: of rings of which packets are missing, or may be.
+    """Return the packets whose counted index is wrong: packets of their ring are missing, or may be.
 
     If packets of one ring are missing, or files are `overstored`, the log lost lines. Another ring of it that has no
     stores is counted right only up to its last packet that prints an index.

@@ -69,7 +69,7 @@ def link_tables(
         losses: rows of `losses` on the common clock that readers and recorder told of.
         writes: what the writes of the trace tell of the logs.
     """
-    # Rows and packets are large: nobody holds a column longer than it is asked for.
+    # Rows and packets are large: no column is held longer than it is needed.
     held = [_name_processes(placed, identities)]
     del placed
     found_damage = damage.find_damage(held[0], ledger, losses, writes.missing)

@@ -63,7 +63,7 @@ def list_warnings(
     warnings += _warn_device_rings(tables["args"])
     warnings += _warn_shared_numbers(threads, tables["processes"])
     warnings += warn_foreign(events, tables["links"])
-    # What a capture dumped by itself is of its run, be it from before the first queue.
+    # A dump that a capture made is of its run, even from before the first queue.
     if shows_none_of_log(tables["hqd"].filter(pl.col("read_start_ns").is_null()), tables["queues"]):
         warnings.append(f"{NONE_OF_LOG}: it may be of another run")
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
@@ -119,7 +119,7 @@ def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list
 
 
 def _warn_device_rings(args: pl.DataFrame) -> list[str]:
-    """Say that rings lie in memory of the GPU (ROCm 10), where nobody but the GPU reads them quickly."""
+    """Say that rings are in memory of the GPU (ROCm 10), which only the GPU reads quickly."""
     on = args.filter((pl.col("key").cast(pl.String) == "device_mem_ring_buf") & (pl.col("u64") == 1)).height
     if not on:
         return []
@@ -130,7 +130,7 @@ def _warn_device_rings(args: pl.DataFrame) -> list[str]:
 
 
 def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Say of which traces without a told clock it is not proven that they are on one: each buffer has its own.
+    """Name traces without a named clock that may be on two clocks: each buffer has its own.
 
     The files of a trace's CPUs, and pieces of one trace, hold no records of one CPU at the same time.
     """
@@ -206,7 +206,7 @@ def _describe_gap(apart_ns: int, *, attached: bool) -> str:
 
 
 def _warn_unreadable(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Return a warning for each folder with files of which records could not be read, or which has no formats."""
+    """Return a warning for each folder with records that could not be read, or without formats."""
     told = ledger.with_columns(pl.col("source", "reason").cast(pl.String))
     lossy = told.filter(pl.col("reason").is_in(list_lossy())).join(files.select("file", "path"), on="file")
     folder = pl.col("path").str.extract(r"^(.*)/").fill_null("")
@@ -219,7 +219,7 @@ def _warn_unreadable(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
 
 
 def _warn_unknown_forms(ledger: pl.DataFrame, args: pl.DataFrame) -> list[str]:
-    """Return a warning about messages of which only the begin is known: a newer runtime may print them."""
+    """Return a warning about messages with a known beginning only: a newer runtime may print them."""
     count = ledger.filter(pl.col("reason").cast(pl.String) == UNKNOWN_FORM)["records"].sum()
     told = args.filter(pl.col("key").cast(pl.String) == UNKNOWN_FORM).head(1)
     return [
@@ -240,7 +240,7 @@ def _describe_unreadable(row: dict[str, Any]) -> str:
 
 
 def _warn_without_formats(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Return a warning for each folder of pages of which no record is used, because no event has a format."""
+    """Return a warning for each folder of pages without a used record, because no event has a format."""
     kinds = pl.col("outcome", "reason").cast(pl.String)
     told = ledger.filter(pl.col("source").cast(pl.String) == "ftrace").with_columns(kinds)
     named = told.join(files.select("file", "path"), on="file")

@@ -1,4 +1,4 @@
-"""Two looks at a process, each in a child with a time limit: what does not answer is a finding, and blocks nobody."""
+"""Two looks at a process, each in a child with a time limit: no answer is a finding, too."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Process:
         pid: its number.
         comm: its name.
         state: as /proc tells it: R, S, D, T, t, Z.
-        tracer: pid of who traces it; 0 = nobody.
+        tracer: pid of its tracer; 0 = none.
         is_frozen: whether its cgroup is frozen.
         evicted_ms: how long its queues have been evicted, by GPU (gpu_id); empty = the driver does not tell.
         queues: how many compute queues it has on each GPU (gpu_id).
@@ -104,7 +104,7 @@ def _read_slots() -> dict[int, int]:
 
 
 def tell_occupancy() -> list[str]:
-    """Return of each GPU how many compute queues of which processes share how many slots, in words."""
+    """Return for each GPU, in words, how many compute queues of how many processes share its slots."""
     found: dict[int, dict[int, int]] = {}
     for name in sorted(filter(str.isdecimal, _list(_SYSFS / "proc")), key=int):
         process = read_process(int(name))

@@ -170,7 +170,7 @@ def _make_waiter(
     if thread.lock and was is not None and was.lock == thread.lock:
         told = f"thread {thread.tid} waits for the lock at {thread.lock:#x}"
         held = thread.owner and thread.owner == was.owner
-        told += f", which thread {thread.owner} holds" if held else ", the owner is not known"
+        told += f", which thread {thread.owner} holds" if held else "; its owner is not known"
         waits.append(Wait("lock", told, (f"thread {thread.owner}",) if held else (), address=thread.lock))
     # ROCr's own threads wait for many events, or with a time limit, or for a signal that is 0.
     if len(thread.events) == 1 and thread.is_endless:

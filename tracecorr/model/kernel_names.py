@@ -40,7 +40,7 @@ def demangle_name(name: str) -> str:
 def shorten_name(name: str) -> str:
     """Return a short name for a lane: without arguments and template values, Tensile kernels by their tile.
 
-    Behind a kernel that says nothing by itself stands what it runs.
+    A generic kernel is followed by what it runs.
 
     >>> shorten_name("gemm16(float const*, float const*, float*, int)")
     'gemm16'

@@ -119,7 +119,7 @@ FLAG_MEANINGS = {
     Flag.TWIN: "two tracers recorded this call: its parent row counts, not this one",
 }
 
-# Calls of which one end alone was seen.
+# Calls with only their start or their end.
 HALF_SEEN = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 
 

@@ -77,8 +77,8 @@ _COUNTED = {
     "queue_of_unknown_type": "dump of the KFD: a queue of a type that has no layout here",
     "not_the_56_registers_of_gfx9_to_gfx12": "dump of the KFD: a queue whose registers have no layout here, or are cut",
     "no_compute_mqd_of_gfx9_to_gfx12": "dump of the KFD: an MQD that has no layout here",
-    "sdma_block_cut_short": "dump of the KFD: an SDMA queue of which registers are missing",
-    "mqd_cut_short": "dump of the KFD: an MQD of which words are missing",
+    "sdma_block_cut_short": "dump of the KFD: an SDMA queue with missing registers",
+    "mqd_cut_short": "dump of the KFD: an MQD with missing words",
     "unknown_fields": "SMI events: a known event with other fields",
     "no_line_of_polls": "polled counters: a line that cannot be read",
 }
@@ -120,7 +120,7 @@ def list_lossy(lost: Lost | None = None) -> list[str]:
 def render_reasons() -> Iterator[str]:
     """Yield the lines of the list of reasons (Markdown)."""
     yield "## Reasons of `ledger`\n"
-    yield "What a capture lost by itself is told in its own words; `losses` has its spans, too.\n"
+    yield "What a capture itself lost has reasons of its own; the table `losses` has its spans.\n"
     yield "| reason | what the bytes are | records lost with them |\n|---|---|---|"
     for name, reason in sorted(REASONS.items()):
         yield f"| {name} | {reason.meaning} | {'its span is in `losses`' if name in _TOLD else reason.lost} |"

@@ -24,7 +24,7 @@ class Wait:
         what: `signal`, `value` (of a word in memory), `lock` or `order` (packets before it in its ring).
         told: the condition in words.
         by: keys of the packets, copies and threads that are known to be able to meet it.
-        others: who else may meet it, in words; empty = nobody.
+        others: what else may meet it, in words; empty = nothing.
         address: signal handle, or address of the value or the lock; None = not known.
     """
 

@@ -76,7 +76,7 @@ class Records:
             is_leaf: calls without an exit line: one ends where the next call of its lane begins, if not by an exit.
 
         Returns:
-            Of an enter its exit, of an exit its enter, -1 = open, -2 = it has none; the next call's row of the same
+            Of an enter its exit, of an exit its enter, -1 = open, -2 = none; the next call's row of the same
             lane of each call (-1 = none); the calls that are left; enters of joined calls with calls inside.
         """
         partner, following, left, outer, below, place = (np.empty(self.count, np.int64) for _ in range(6))
@@ -293,11 +293,11 @@ def find_parents(
 
 
 def find_roots(parents: pa.Array, named: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return the outermost row around each one, which is itself where nothing encloses it.
+    """Return the outermost row around each one, which is the row itself if nothing encloses it.
 
     Args:
         parents: the row around each one, null for none; must hold no cycle.
-        named: of each row; a root that is not named is told as null. None = all are.
+        named: of each row; a root that is not named becomes null. None = all are.
     """
     count = len(parents)
     roots = np.empty(count, np.int64)

@@ -1,6 +1,6 @@
 """Which file is what: what `import` is given, looked at before it is copied, and pieces of one log put in their order.
 
-Nothing here opens a file by itself: `Files` (module `store.raw`) does.
+Nothing here opens a file: `Files` (module `store.raw`) does.
 """
 
 from __future__ import annotations

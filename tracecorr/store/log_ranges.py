@@ -268,7 +268,7 @@ def open_processes(count: int) -> Iterator[Callable[..., _Answer]]:
         with limited_threads(1):
             yield lambda *call: _Answer(pool.submit(*call))
     except BaseException as error:
-        # What they still read nobody wants.
+        # What they still read is not needed.
         for process in set(active_children()) - others:
             process.terminate()
         if isinstance(error, BrokenProcessPool):

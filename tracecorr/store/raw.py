@@ -352,7 +352,7 @@ def copy_in(source: Path, target: Path, checksum: Checksum | None = None, *, com
     Args:
         source: plain, gzip or zstd.
         target: where it goes; a compressed copy gets the suffix of zstd.
-        checksum: gets the decompressed bytes on their way, so that nobody reads them again for it.
+        checksum: gets the decompressed bytes on their way, so that they are not read again for it.
         compress: store a large file that comes compressed in frames of zstd; else it is decompressed.
 
     Raises:
@@ -416,7 +416,7 @@ def join_files(paths: Sequence[Path], breaks: Sequence[bool]) -> tuple[Path, Che
 
     Args:
         paths: plain, or of frames; a line may end in one and go on in the next.
-        breaks: whether each begins with a line of its own, wherever the one before ends.
+        breaks: whether each begins with a new line, even if the one before ends inside a line.
     """
     checksum, last = Checksum(), b"\n"
 

@@ -113,7 +113,7 @@ def close_killed(capture: Capture) -> Capture:
 
 
 def drop_unwritten(capture: Capture) -> None:
-    """Remove what a recorder was about to put in place of older files, once it is gone: nobody writes that any more."""
+    """Remove what a recorder was about to put in place of older files, once it has ended."""
     recorder = capture.info.get("recorder")
     if not recorder or _is_alive(recorder):
         return
@@ -346,7 +346,7 @@ def describe_exit(info: Mapping[str, Any]) -> str:
 
 
 _OVERRUN = "the kernel dropped these records because its buffers were full; no file shows which"
-# A hit that was seen twice was counted once; of what damage took nobody counted the records.
+# A hit that was seen twice was counted once; records that damage took were not counted.
 _NO_RECORDS = ["duplicate_sample", *list_lossy(Lost.UNTOLD)]
 
 

@@ -16,7 +16,7 @@ from tracecorr.model.errors import InputError
 
 # Rows of a table and lines of an answer, so that all fits on one screen.
 ROWS, _LINES = 8, 5
-# What the run hung in is told to its end.
+# What the run hung in is shown in full.
 _FIRST_LINES = 12
 _TEXT = 160
 _QUEUES = ("queue", "process", "type", "priority_hip", "dispatches", "barriers", "stream_ids", "hwq")
@@ -176,7 +176,7 @@ def _table(title: str, frame: pl.DataFrame, columns: tuple[str, ...], rows: int)
         return
     yield f"**{title}**\n"
     told = frame.select(c for c in columns if c in frame.columns)
-    # A count of which all are 0 tells nothing.
+    # A column of zeros says nothing.
     idle = [c for c in ("named", "errors") if c in told.columns and not told[c].sum()]
     yield render_table(told.drop(idle), rows)
     yield ""

@@ -139,7 +139,7 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     """
     timed = sorted(_list_moments(evidence), key=lambda moment: moment[:2])
     shown = timed[:_MAX_FAILURES]
-    # What ends a program comes late, and is told.
+    # What ends a program comes late, and is shown too.
     shown += [moment for moment in timed[_MAX_FAILURES:] if moment.is_fatal][:_MAX_FATAL]
     lines = [*_describe_problems(evidence)]
     lines += [_after(moment, shown[0]) + moment.text for moment in shown]

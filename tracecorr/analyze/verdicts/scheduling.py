@@ -250,7 +250,7 @@ def _list_own(evidence: Evidence) -> pl.DataFrame:
     rests_on=("amd_log",),
 )
 def _no_deadlock(evidence: Evidence) -> Finding:
-    """Follow what each open call waits for; where that ends at what nobody sees, nothing is known."""
+    """Follow what each open call waits for; if that ends at something unseen, the verdict is UNKNOWN."""
     if not evidence.layers.get("hip"):
         return unknown("no HIP call is recorded", "record the HIP log (AMD_LOG_LEVEL=5)")
     found = evidence.still_open

@@ -44,7 +44,7 @@ def _nothing_lost(evidence: Evidence) -> Finding:
 
 
 def _describe(losses: pl.DataFrame, unaccounted: int) -> str:
-    """Return what was lost; the unknown part before a log's first line is told separately."""
+    """Return what was lost; the unknown part before a log's first line is a sentence of its own."""
     late = losses.filter(HAS_NO_HEAD).height
     if not late:
         return _describe_spans(losses, unaccounted)

@@ -88,7 +88,7 @@ class ContainerLogs:
         self._remove_empty()
 
     def _remove_empty(self) -> None:
-        with suppress(OSError):  # somebody else's files are in it
+        with suppress(OSError):  # it contains files of others
             os.rmdir(os.path.basename(self.inside), dir_fd=self._parent)  # noqa: PTH119
 
     def close(self) -> None:

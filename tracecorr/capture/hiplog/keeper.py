@@ -214,7 +214,7 @@ class ClosedLogs:
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether somebody wrote on after the recording had ended."""
+        """Tell whether a process still wrote after the recording had ended."""
         return any(loss["reason"] == CUT_SHORT for loss in self.losses)
 
 

@@ -262,7 +262,7 @@ def _look_at_probe_budget(offer: Offer) -> tuple[Finding, ...]:
 
 
 def look_at_code() -> Finding:
-    """Tell whether somebody else can change what root runs here: Python, its libraries, tracecorr itself."""
+    """Tell whether another user can change what root runs here: Python, its libraries, tracecorr itself."""
     if os.geteuid() != 0:
         return Finding("code", YES, "it does not run as root")
     program = Path(sys.executable)
@@ -333,7 +333,7 @@ def _runtimes(
         file = find_inside(root, path)
         library = read_library(file, symbols, path) if file is not None else None
         if file is not None and library is not None:
-            # A runtime is one wherever it lies: its own functions are probed, too.
+            # A runtime may be in any folder: its own functions are probed, too.
             known = found.get((library.device, library.inode)) or read_runtime(file, path)
             merged = (
                 library if known is None else replace(known, path=path, symbols={**known.symbols, **library.symbols})

@@ -152,7 +152,7 @@ def read_runtime(path: Path, seen_as: str = "", refuse: _Refuse = _ignore) -> Ru
     Args:
         path: how this process reaches the file.
         seen_as: how the workload names it, where that differs.
-        refuse: is told why an ELF file is damaged or too costly to read; the workload decides what it maps.
+        refuse: called if an ELF file is damaged or too costly to read; the workload decides what it maps.
     """
     any_of = [name for names in _KINDS.values() for name in names[:1]]
     return _read(path, seen_as or str(path), _WANTED, any_of, refuse=refuse)

@@ -197,7 +197,7 @@ def _try_kernel_probes(prober: _Prober, trials: Trials) -> None:
 
 
 def explain_refusal(reason: str, word: str, syntax: str) -> str:
-    """Return why the kernel refuses a probe; `Invalid argument` tells nobody that it does not know such probes.
+    """Return why the kernel refuses a probe; `Invalid argument` alone does not say that it does not know such probes.
 
     Args:
         reason: what it said, "" where it took the probe.

@@ -235,7 +235,7 @@ def _spell(text: str, offer: Offer, *, numbered: bool = False) -> str:
 
 
 def _traced(offer: Offer, probed: set[str], sets: tuple[str, ...]) -> tuple[tuple[str, ...], list[Absent]]:
-    """Return what the function tracer records: MQD functions, of which many bear one name, and all without a probe."""
+    """Return what the function tracer records: MQD functions, many of which share a name, and all without a probe."""
     mqd = sorted(f for f in offer.functions if _MQD.match(_SUFFIX.sub("", f)) and f not in probed)
     names = (*(f.name for f in _chosen(offer, sets)), *_MOMENTS)
     resolved = (resolve_function(name, offer.functions) for name in names)

@@ -200,7 +200,7 @@ def _too_costly(runtime: Runtime, names: list[str], offer: Offer) -> Absent:
     cost = describe_cost(len(names), perf_cpus(offer))
     return Absent(
         f"probes {' '.join(names)} on {runtime.path}",
-        f"{cost}; through tracefs the {runtime.other_users} other processes that map the library would pay",
+        f"{cost}; through tracefs the {runtime.other_users} other processes that map the library would get slower",
         "run the workload on fewer CPUs (taskset, numactl), or: tracecorr capture --probe-shared",
     )
 
@@ -239,7 +239,7 @@ def _unbound(runtime: Runtime, wanted: Wanted, offer: Offer) -> Absent | None:
     others = f"{runtime.other_users} other processes" if runtime.other_users > 1 else "another process"
     return Absent(
         f"probes on {runtime.path}",
-        f"{others} would pay for them, and this kernel does not let perf bind them to the workload",
+        f"{others} would get slower, and this kernel does not let perf bind them to the workload",
         "tracecorr capture --probe-shared",
     )
 

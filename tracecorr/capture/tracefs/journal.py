@@ -165,7 +165,7 @@ def _undo_one(note: Note, actions: Mapping[str, Undo]) -> str:
 
 
 def read_journal(path: Path) -> tuple[_Owner | None, Journal]:
-    """Return the owner of a journal on disk, None where nothing says whose it is, and the journal.
+    """Return the owner of a journal on disk (None if it names none), and the journal.
 
     A torn last line is a change that was not made; an empty journal is of a capture that ended before its first one.
     Any other line that cannot be read is a problem when it is undone.

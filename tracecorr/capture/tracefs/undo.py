@@ -113,7 +113,7 @@ def _undo_instance(note: Note) -> str:
 
 
 def _undo_probe(note: Note) -> str:
-    """Remove one probe by name; one that is in use by a foreign instance stays and is told."""
+    """Remove one probe by name; one that a foreign instance uses stays, and is returned."""
     tracefs = Tracefs(Path(note["tracefs"]))
 
     def remove() -> None:
@@ -129,7 +129,7 @@ def _undo_probe(note: Note) -> str:
 
 
 def _undo_top_buffer(note: Note) -> str:
-    """Shrink the top buffer again, if the kernel enlarged it and nobody has begun to use it."""
+    """Shrink the top buffer again, if the kernel enlarged it and no other tracer uses it."""
     top = Tracefs(Path(note["path"]))
     with contextlib.suppress(ControlFileError):
         idle = not top.read("set_event").strip() and top.read("current_tracer").strip() == "nop"
@@ -175,7 +175,7 @@ def _undo_mount(note: Note) -> str:
 def _patiently(what: str, action: Callable[[], None]) -> str:
     """Do `action` until the kernel lets it; return why not, after `_PATIENCE_S`.
 
-    While somebody else removes the same thing, the kernel says that there is no such device.
+    While another process removes the same thing, the kernel says that there is no such device.
     """
     end = time.monotonic() + _PATIENCE_S
     while True:

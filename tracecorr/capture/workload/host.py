@@ -157,7 +157,7 @@ class GatedProcess:
 
         Raises:
             CommandError: the kernel refused to run it, or Ctrl-C ended it at its gate.
-            MachineError: somebody ended it at its gate.
+            MachineError: it was killed at its gate.
         """
         try:
             os.write(self._gate, b"g")

@@ -123,7 +123,7 @@ def _list_matching(root: Path, folder: str, part: str) -> list[str]:
 
 
 def _is_folder(root: Path, path: Path) -> bool:
-    """Tell whether a path below `root`, of which only the last part may be a link, leads to a folder."""
+    """Tell whether a path below `root` leads to a folder; only its last part may be a link."""
     try:
         target = resolve_inside(root, f"/{path.relative_to(root)}") if path.is_symlink() else path
         return target.is_dir()

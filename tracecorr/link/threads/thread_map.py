@@ -83,7 +83,7 @@ def map_threads(
         to_log: from stamps of the trace to those of the log, once its clock is known: needed to tell threads apart
             that used one address after the other.
         owners: the lives of the trace's threads, as events tell them (`find_owners`).
-        writers: who wrote the records of which thread (`part_tables.WRITERS`).
+        writers: which kernel thread wrote the records of which log thread (`part_tables.WRITERS`).
     """
     log_threads = log.select("file", "pid", "tid").unique(maintain_order=True)
     log_threads = log_threads.filter(pl.col("pid").is_not_null())
@@ -275,7 +275,7 @@ def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.Data
 def _join_processes(
     log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame, foreign: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return life -> tgid and how it is known; a life whose threads disagree has none.
+    """Return life -> tgid and how it is known; null if the threads of a life disagree.
 
     A process prints one pid: another pid than that of the threads that are known to be its own is that of a namespace.
 

@@ -149,7 +149,7 @@ class RecordReader:
         return records
 
     def scan(self, text: Text) -> Records:
-        """Return the records of a block as they stand there, of which some may be cut by another writer."""
+        """Return the records of a block as they are; another writer may have cut some of them."""
         return self._scan(text)[0]
 
     def _scan(self, text: Text) -> tuple[Records, _Others]:
@@ -354,7 +354,7 @@ def list_holes(text: Text, records: Records) -> pl.DataFrame:
 
     Args:
         text: the block.
-        records: its records. Of a hole before the first one, or behind the last one, nothing is told.
+        records: its records. A hole before the first or after the last one is not returned.
     """
     if not records.has_holes:
         return schema.LOSSES.empty()

@@ -28,7 +28,7 @@ class _Order:
 
     Args:
         swapped: writes that landed behind the next one, as the content of the log tells.
-        unsure: writes of which nothing tells whether they did.
+        unsure: writes that may have done so.
     """
 
     swapped: Ints

@@ -93,7 +93,7 @@ _PAIRS_OF_BRACKETS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"))
 
 
 def _has_known_end(message: bytes) -> bool:
-    """Tell whether the message is of a kind of which the last field is known: packets, copies, commands."""
+    """Tell whether the message is of a kind whose last field is known: packets, copies, commands."""
     return bool(_HAS_KNOWN_END.match(message))
 
 
@@ -233,7 +233,7 @@ def without_cut_number(message: bytes) -> bytes:
 
 
 def find_joins(text: Text, message: Ints, end: Ints, torn: Mask, other_start: Ints, other_end: Ints) -> Iterator[Join]:
-    """Yield the records of which a part stands on another line, and those that surely miss one.
+    """Yield the records with a part on another line, and those that surely miss a part.
 
     Args:
         text: the block.
@@ -421,6 +421,6 @@ def find_swapped(
 
 
 def _may_go_on_with(head: Head, line: bytes) -> bool:
-    """Tell whether a piece of the log ends a message of which the first half is known."""
+    """Tell whether a piece of the log ends a message whose first half is known."""
     line = line.rstrip(b"\r ")
     return not _COLON.match(line) and _go_on(head.message, head.coloured, True, line) is not None

@@ -38,7 +38,7 @@ class Records:
         at: first byte of the record's header in the batch.
         size: bytes of the record with its header.
         stamp: time of the record.
-        is_long: records whose length is told by a second word; None where there are none.
+        is_long: records whose length is in a second word; None if there are none.
     """
 
     page: Ints

@@ -203,7 +203,7 @@ class _Reader:
         return form, np.where(own, event, unknown)
 
     def _mark(self, tell: Callable[[str], bool]) -> Mask:
-        """Return of which of the events so far `tell` is true."""
+        """Return for which of the events so far `tell` is true."""
         return np.array([tell(str(name)) for name in self._events.values], np.bool_)
 
     def _names(self, event: Ints) -> pl.Series:

@@ -169,7 +169,7 @@ def _settle_text(read: pl.DataFrame) -> pl.DataFrame:
         "offset", "length", "size", reason=reason, stamp_ns=pl.coalesce(stamp, _wall_ns(read)),
         clock=clock.otherwise(pl.lit(_REALTIME)), received_ns=pl.lit(None, pl.Int64),
         level=pl.coalesce(pri % 8, level), pci="pci",
-        # A line without any form may still be one that somebody copied without its stamp.
+        # A line without any form may still be one that was copied without its stamp.
         text=pl.coalesce("text", "line"), seq=pl.col("seq").cast(pl.Int64, strict=False),
     ).cast(_RECORD)  # fmt: skip
 
