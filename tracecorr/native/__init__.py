@@ -1,9 +1,9 @@
 """Compiled loops over arrays (`*.c`): over every line of a log and every row (`loops`), and for the views (`views`).
 
-They see bytes only inside the padding of `Text`. `library` takes their types from the C files.
+They see bytes only inside the padding of `Text`. `binding` takes their types from the C files.
 """
 
-from tracecorr.native.library import KERNEL, Ints, Scratch, Struct, Words, address
+from tracecorr.native.binding import KERNEL, Ints, Scratch, Struct, Words, address
 from tracecorr.native.loops import (
     HashTable,
     Records,

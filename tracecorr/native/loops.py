@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.native.library import KERNEL, STRUCTS, Bytes, Ints, Struct, Words, address, as_ints
+from tracecorr.native.binding import KERNEL, STRUCTS, Bytes, Ints, Struct, Words, address, as_ints
 
 # Type of each column of the rows that are joined.
 _ROW_COLUMNS = {
