@@ -7,12 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-<<<<<<< HEAD
-from tracecorr.clock.place import UNTIMED
-=======
-from tracecorr import native
 from tracecorr.clock.placing import UNTIMED
->>>>>>> main
 from tracecorr.model import schema
 from tracecorr.model.kernel_names import demangle_name, label_kernels
 from tracecorr.model.kinds import KERNEL_FIELDS, Flag
