@@ -454,9 +454,9 @@ class Capture:
         Raises:
             InputError: the file cannot be written.
         """
-        from tracecorr.export.files import open_fresh
         from tracecorr.export.perfetto import write_perfetto
         from tracecorr.export.selection import Selection
+        from tracecorr.export.table_files import open_fresh
 
         with open_fresh(Path(path)) as stream:
             write_perfetto(self._stored.table_by_node, stream, Selection())

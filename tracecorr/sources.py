@@ -32,15 +32,15 @@ from tracecorr.read.kernel_log.printk import read_kernel_log
 from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls
-from tracecorr.read.rocprof.files import read_rocprof
 from tracecorr.read.rocprof.profile import RepeatedRecords
 from tracecorr.read.rocprof.rocpd import read_rocpd
+from tracecorr.read.rocprof.text_files import read_rocprof
 from tracecorr.store.capture import Capture
 from tracecorr.store.log_ranges import finish_log, list_long_logs, open_processes, start_log
-from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
 from tracecorr.store.raw import RawStream, open_database, open_read_at
 from tracecorr.store.recording import chosen_ranges
+from tracecorr.store.trace_folders import list_recordings, open_page_trace, trace_clock
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
 _STEPS = {

@@ -17,7 +17,7 @@ from tracecorr.app.filters import Filters, count_range
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex
 from tracecorr.app.library import Opened, Tints
-from tracecorr.app.pages import Reports
+from tracecorr.app.subject_pages import Reports
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.timeline.drawn import INFERRED_DOORBELL

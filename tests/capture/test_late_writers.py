@@ -18,8 +18,8 @@ from tracecorr.capture.hiplog.discard_log import MOST_BYTES
 from tracecorr.capture.hiplog.keeper import ClosedLogs, LogKeeper, close_logs
 from tracecorr.capture.hiplog.late_writers import LateWriters
 from tracecorr.capture.workload.invoker import find_invoker
-from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_chunks
+from tracecorr.store.zstd_frames import FRAME_BYTES
 
 # Writes a log as a runtime does: opened once, line by line, for ever.
 _WRITER = """

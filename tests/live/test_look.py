@@ -14,7 +14,7 @@ from images import BASE, Image, dispatch, hold
 from tracecorr.analyze.hangs import judge_scene
 from tracecorr.cli import main
 from tracecorr.live.look import look_twice
-from tracecorr.live.memory import PAGE, Memory
+from tracecorr.live.process_memory import PAGE, Memory
 from tracecorr.live.processes import read_threads, tell_occupancy
 from tracecorr.live.scene import describe_sight, make_scene
 

@@ -22,7 +22,7 @@ from tracecorr.model.errors import TracecorrError
 from tracecorr.model.kinds import Flag
 from tracecorr.model.printable import show_record
 from tracecorr.model.schema import HQD
-from tracecorr.store.frames import SUFFIX
+from tracecorr.store.zstd_frames import SUFFIX
 from tracecorr.timeline import levels
 
 _COLUMNS = {c.name: c for c in HQD.columns}

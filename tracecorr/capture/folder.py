@@ -15,8 +15,8 @@ from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.errors import CaptureError, InputError, MachineError, explain_unwritten
 from tracecorr.store.capture import FORMAT_VERSION, Capture, refuse_odd_name
 from tracecorr.store.followed import FRAMES_FOLDER, adopt_frames
+from tracecorr.store.new_folder import check_place
 from tracecorr.store.ownership import FOREIGN_FOLDER, LOG_FOLDER, find_owners, give_folder, take_logs_back
-from tracecorr.store.place import check_place
 from tracecorr.store.recording import is_recorded_now
 
 _INFO = "capture.json"

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracecorr.capture.folder import RecordingFolder, check_recording_place
+from tracecorr.capture.interrupts import Interrupted, SignalInbox
 from tracecorr.capture.options import CaptureOptions, choose_folder
 from tracecorr.capture.plan.machine import look_at_code, look_at_process_numbers, probe_machine
 from tracecorr.capture.plan.plan import NO, YES, Offer, Plan
 from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.session import Session
-from tracecorr.capture.signals import Interrupted, SignalInbox
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.tracefs.undo import ACTIONS, restore_leftovers
 from tracecorr.capture.workload.engines import container_pid
-from tracecorr.capture.workload.files import find_inside
 from tracecorr.capture.workload.host import AttachedProcess
 from tracecorr.capture.workload.invoker import Invoker, call_as_root, find_invoker, read_environment
 from tracecorr.capture.workload.launch import check_command
+from tracecorr.capture.workload.paths import find_inside
 from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, TracecorrError, quote_path
 from tracecorr.model.hip_environment import describe_lost_end
 from tracecorr.model.kinds import LEAST_ADDRESS

@@ -13,11 +13,11 @@ from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.container_logs import clear_leftovers
 from tracecorr.capture.hiplog.elsewhere import LogDescriptors, LogSight
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
+from tracecorr.capture.interrupts import Interrupted, Received, SignalInbox
 from tracecorr.capture.options import CaptureOptions, describe_replaced
 from tracecorr.capture.plan.plan import Offer, Plan
 from tracecorr.capture.probes.libraries import KeptPlan, LateProbes
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.signals import Interrupted, Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.stall import StallWatch, warn_of_reset
 from tracecorr.capture.status import Pace, Progress, StatusLine

@@ -307,7 +307,7 @@ def _print_plan(options: CaptureOptions) -> None:
 
 
 def _run(options: CaptureOptions) -> None:
-    from tracecorr.capture.signals import SignalInbox
+    from tracecorr.capture.interrupts import SignalInbox
 
     # Before heavy modules are imported: they start threads, and a signal that one thread does not block
     # would end the process.

@@ -20,7 +20,7 @@ from tracecorr.clock.causal_pairs import (
 )
 from tracecorr.clock.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.clock.hull import NO_LOW, Bounds, find_rates, join_bounds
-from tracecorr.clock.place import COUNTS
+from tracecorr.clock.placing import COUNTS
 from tracecorr.clock.rocprof_pairs import bound_profile
 from tracecorr.clock.samples import are_of_another_run, bound_marks, bound_readings, bound_top_buffer, list_marks
 from tracecorr.model import frames

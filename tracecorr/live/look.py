@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from tracecorr.live.kernels import name_kernels
-from tracecorr.live.memory import Memory
+from tracecorr.live.process_memory import Memory
 from tracecorr.live.processes import Process, Thread, add_waits, read_process, read_threads
 from tracecorr.live.rings import (
     KINDS,

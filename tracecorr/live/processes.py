@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tracecorr.live.memory import Memory
+from tracecorr.live.process_memory import Memory
 
 _KFD, _SYSFS = "/dev/kfd", Path("/sys/class/kfd/kfd")
 _COMPUTE = "0"  # KFD_QUEUE_TYPE_COMPUTE

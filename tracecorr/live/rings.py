@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tracecorr.live.memory import Memory
+from tracecorr.live.process_memory import Memory
 
 # amd_queue_t: type, features; base; doorbell; size, reserved; id; caps. Then the indexes, and a check.
 _QUEUE_HEAD, _WRITE_AT, READ_AT, _CHECK_AT, _QUEUE_BYTES = "<IIQQIIQI", 56, 128, 136, 256

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.native.library import KERNEL, STRUCTS, Bytes, Ints, address, as_ints, places_of
+from tracecorr.native.binding import KERNEL, STRUCTS, Bytes, Ints, address, as_ints, places_of
 
 _Codes = npt.NDArray[np.int32]
 # Bits of `Placed.state`.

@@ -23,8 +23,8 @@ from tracecorr.read.ftrace.lines import looks_like_ftrace_text
 from tracecorr.read.ftrace.trace_dat import looks_like_trace_dat, read_description
 from tracecorr.read.kernel_log.printk import looks_like_kernel_log
 from tracecorr.read.kfd.dumps import looks_like_dump
-from tracecorr.read.rocprof.files import has_counters, is_statistic, looks_like_rocprof
 from tracecorr.read.rocprof.rocpd import check_rocpd, looks_like_sqlite
+from tracecorr.read.rocprof.text_files import has_counters, is_statistic, looks_like_rocprof
 
 _PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
 # A file of perf record, and lines of perf script: task, pid, perhaps its thread, CPU, time.

@@ -165,7 +165,7 @@ class Capture:
 
     def _read_formats(self, file: int) -> Mapping[int, Format]:
         """Return the formats of the events of a file of binary records; none of other files."""
-        from tracecorr.store.pages import read_formats
+        from tracecorr.store.trace_folders import read_formats
 
         entry = next(e for e in self.info["files"] if int(e["file"]) == file)
         folder, home = Path(entry["path"]).parent, entry.get("capture")

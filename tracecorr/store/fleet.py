@@ -21,8 +21,8 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.folder_names import SUFFIX
+from tracecorr.store.new_folder import check_place, name_stage, put_in_place
 from tracecorr.store.parquet import write_frame
-from tracecorr.store.place import check_place, name_stage, put_in_place
 
 # Key -> the table whose rows have it as their number.
 KEYS = {

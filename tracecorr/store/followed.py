@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracecorr.store.frames import FRAME_BYTES, SUFFIX, FrameReader, FrameWriter
 from tracecorr.store.ownership import LOG_FOLDER, find_owners, is_log, open_log
+from tracecorr.store.zstd_frames import FRAME_BYTES, SUFFIX, FrameReader, FrameWriter
 
 FRAMES_FOLDER = "raw/.amd_log"
 

@@ -30,10 +30,10 @@ from tracecorr.read.amdlog.reader import (
     plan_ranges,
     read_range,
 )
-from tracecorr.store.frames import FrameReader
 from tracecorr.store.parts import StoredPart, write_part
 from tracecorr.store.raw import find_compression, has_holes
 from tracecorr.store.space import open_regular
+from tracecorr.store.zstd_frames import FrameReader
 from tracecorr.threads import limited_threads
 
 # So many decompressed bytes are searched at once; where a block ends, a line end is near.

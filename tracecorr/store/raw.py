@@ -21,10 +21,10 @@ import zstandard
 
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError, explain_unread
-from tracecorr.store import frames
-from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
+from tracecorr.store import zstd_frames
 from tracecorr.store.ownership import make_folder, replace_file
 from tracecorr.store.space import find_hole, open_regular, reserve_space
+from tracecorr.store.zstd_frames import FRAME_BYTES, FrameReader, FrameWriter
 
 _CHUNK_BYTES = 1 << 20
 # Number of the ioctl of linux/fs.h that shares blocks (Linux 4.5).
@@ -56,12 +56,12 @@ def find_compression(path: Path) -> str | None:
         return None
     descriptor = open_regular(path)
     try:
-        magic = os.pread(descriptor, len(frames.MAGIC), 0)
+        magic = os.pread(descriptor, len(zstd_frames.MAGIC), 0)
         if magic.startswith(_GZIP_MAGIC):
             return "gzip"
-        if not frames.begins_frames(magic):
+        if not zstd_frames.begins_frames(magic):
             return None
-        return "frames" if frames.is_seekable(descriptor) else "zstd"
+        return "frames" if zstd_frames.is_seekable(descriptor) else "zstd"
     finally:
         os.close(descriptor)
 
@@ -402,7 +402,7 @@ def _store_pieces(pieces: Iterator[_Piece], target: Path, checksum: Checksum, *,
         target.write_bytes(head)
         return target
     if compress:
-        target = target.with_name(target.name + frames.SUFFIX)
+        target = target.with_name(target.name + zstd_frames.SUFFIX)
         _write_frames(head, pieces, target, checksum)
         return target
     with target.open("wb") as out:
@@ -429,8 +429,8 @@ def join_files(paths: Sequence[Path], breaks: Sequence[bool]) -> tuple[Path, Che
                 yield piece
                 last = b"\0" if isinstance(piece, int) else bytes(piece[-1:]) or last
 
-    whole = paths[0].with_name(paths[0].name.removesuffix(frames.SUFFIX))
-    compress = any(path.suffix == frames.SUFFIX for path in paths)
+    whole = paths[0].with_name(paths[0].name.removesuffix(zstd_frames.SUFFIX))
+    compress = any(path.suffix == zstd_frames.SUFFIX for path in paths)
     stored = _store_pieces(join(), whole.with_name(f".{whole.name}"), checksum, compress=compress)
     for path in paths:
         path.unlink()

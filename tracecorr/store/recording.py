@@ -14,7 +14,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, quote_path
 from tracecorr.model.reasons import MISSING_BYTES, Lost, list_lossy
-from tracecorr.store import frames
+from tracecorr.store import zstd_frames
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.followed import complete_frames, list_unfinished
 from tracecorr.store.raw import describe_file, find_compression
@@ -61,7 +61,7 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
     found = [path for path in (root / "raw").rglob("*") if path.is_file() and not path.is_symlink()]
     # Beside its compressed file lies what there was no room for, or a program still writes; it has holes.
     names = set(found)
-    found = [path for path in found if path.with_name(path.name + frames.SUFFIX) not in names]
+    found = [path for path in found if path.with_name(path.name + zstd_frames.SUFFIX) not in names]
     for rank, (_, source, form) in enumerate(_PLACES):
         for path in sorted(found):
             name = str(path.relative_to(root))
@@ -76,7 +76,7 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
 
 
 def _stored_bytes(path: Path) -> dict[str, int]:
-    return {"stored_bytes": path.stat().st_size} if path.suffix == frames.SUFFIX else {}
+    return {"stored_bytes": path.stat().st_size} if path.suffix == zstd_frames.SUFFIX else {}
 
 
 def _read_times(name: str) -> dict[str, int]:

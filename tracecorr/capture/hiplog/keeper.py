@@ -15,11 +15,11 @@ from typing import Any
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.late_writers import LateWriters
 from tracecorr.capture.hiplog.log_file import CUT_SHORT, GrowingLog, LogFollower
-from tracecorr.capture.signals import Interrupted
+from tracecorr.capture.interrupts import Interrupted
 from tracecorr.capture.workload.launch import Launched
 from tracecorr.store.capture import LONGEST_NAME
-from tracecorr.store.frames import SUFFIX
 from tracecorr.store.ownership import FOREIGN_FOLDER, find_owners, is_log
+from tracecorr.store.zstd_frames import SUFFIX
 
 _PAUSE_SECONDS = 0.1
 # A runtime writes some KB at once.

@@ -24,12 +24,12 @@ from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token, pid_namespace
 from tracecorr.capture.tracefs.undo import ACTIONS
 from tracecorr.capture.workload.engines import available_engines
-from tracecorr.capture.workload.files import find_inside
 from tracecorr.capture.workload.invoker import call_as_root, most_files, read_environment
+from tracecorr.capture.workload.paths import find_inside
 from tracecorr.capture.workload.processes import list_children, list_threads
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.hip_environment import describe_effects
-from tracecorr.store.memory import available_memory_bytes, read_cgroup_limit
+from tracecorr.store.free_memory import available_memory_bytes, read_cgroup_limit
 
 KFD_DEVICE = Path("/dev/kfd")
 _DRM = Path("/sys/class/drm")

@@ -16,7 +16,7 @@ from elftools.elf.hash import GNUHashSection
 from elftools.elf.segments import NoteSegment
 
 from tracecorr.capture.plan.plan import Runtime
-from tracecorr.capture.workload.files import BoundedFile, find_inside, glob_inside, resolve_inside
+from tracecorr.capture.workload.paths import BoundedFile, find_inside, glob_inside, resolve_inside
 
 # Distributions, ROCm, wheels of PyTorch and TheRock, also without any process that uses them.
 _PLACES = (

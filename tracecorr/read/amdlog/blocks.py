@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from tracecorr.read.text import PAD, Text, pad
+from tracecorr.read.byte_text import PAD, Text, pad
 
 # Calls are paired and tables made once for so many bytes.
 BLOCK_BYTES = 16 << 20

@@ -28,7 +28,7 @@ from tracecorr.native import KERNEL, Ints, Scratch, Struct
 from tracecorr.read.amdlog.notices import Notice, find_notices
 from tracecorr.read.amdlog.tokens import IS_COMPLAINT, IS_INCOMPLETE, IS_ROCR, IS_TORN, Vocabulary, thread_of
 from tracecorr.read.amdlog.torn import THREAD, Head, Join, find_joins, find_swapped, is_ended, without_cut_number
-from tracecorr.read.text import Text
+from tracecorr.read.byte_text import Text
 
 _NEWLINE = 10
 _DONE, _NEW_TEXT = 0, 1

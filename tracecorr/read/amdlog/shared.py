@@ -16,7 +16,7 @@ from polars import selectors as cs
 
 from tracecorr.model.parts import Block
 from tracecorr.native import Ints
-from tracecorr.read.text import Mask
+from tracecorr.read.byte_text import Mask
 
 _CHUNK_BYTES = 16 << 20
 _NEWLINE, _COLON = b"\n:"

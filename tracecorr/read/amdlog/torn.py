@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracecorr.native import Ints
-from tracecorr.read.text import Mask, Text
+from tracecorr.read.byte_text import Mask, Text
 
 if TYPE_CHECKING:
     from tracecorr.read.amdlog.records import Records

@@ -20,10 +20,10 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.model.schema import CAT
+from tracecorr.read.byte_text import MIX, Words
 from tracecorr.read.ftrace.tracepoints import event_layer, split_fields, typed_fields
 from tracecorr.read.kernel_log.printk import list_fields, name_messages
 from tracecorr.read.kfd.ioctls import ioctl_name, layer_of, result_text
-from tracecorr.read.text import MIX, Words
 
 _BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2

@@ -19,7 +19,7 @@ from tracecorr.model.columns import take_column
 from tracecorr.model.part_tables import LATEST_NS
 from tracecorr.model.reasons import BROKEN_RECORD
 from tracecorr.model.schema import CAT
-from tracecorr.read.text import Codes, Ints, Mask, Text, decimal
+from tracecorr.read.byte_text import Codes, Ints, Mask, Text, decimal
 
 # What trace-cmd report prints in front of the records of an instance: its name, then comm in 16 columns of which the
 # first is blank.

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracecorr.read.byte_text import Ints, Words
 from tracecorr.read.ftrace import events as ev
 from tracecorr.read.ftrace.events import add_marker_texts, add_printk
 from tracecorr.read.ftrace.formats import INSIDE, Field, Format, Symbols
 from tracecorr.read.ftrace.ring import Bytes, word_view
 from tracecorr.read.ftrace.tracepoints import PRINTED_NAMES, UNSET_FIELDS
-from tracecorr.read.text import Ints, Words
 
 # Id of records that are too short to hold one.
 SHORT = 0xFFFF

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.read.text import Ints
+from tracecorr.read.byte_text import Ints
 
 Bytes = npt.NDArray[np.uint8]
 
