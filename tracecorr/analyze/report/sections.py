@@ -642,8 +642,8 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "Waits for locks",
         locks,
         "derived: futex calls of the trace that waited for a mutex of glibc, those of one call at one lock by one "
-        "waker together; `woken by` = who woke somebody at this lock last before the wait ended: the last holder, "
-        "perhaps not the only one",
+        "waker together; `woken by` = the last thread that woke another one at this lock before the wait ended: "
+        "the last holder, perhaps not the only one",
         nothing="no thread waited for a mutex, or futex calls were not recorded (capture with --locks)",
     )
     yield Section(
