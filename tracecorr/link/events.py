@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
-from tracecorr import native
 from tracecorr.clock.placing import UNTIMED
 from tracecorr.model import schema
-from tracecorr.model.columns import take_column
 from tracecorr.model.kernel_names import demangle_name, label_kernels
 from tracecorr.model.kinds import KERNEL_FIELDS, Flag
 
@@ -155,10 +154,22 @@ def forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame:
 def adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
     """Make HIP calls the parents of the outermost rows that happened inside them, and find all chains."""
     joined = fill_columns(events, inside.select("event", parent="call"))
-    is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
+    root = _find_roots(joined["parent"])
     # A chain is named by its root HIP call; a tree without one (a bare syscall) is no chain.
-    chain = take_column(native.find_roots(joined["parent"].to_arrow(), is_hip))
-    return joined.with_columns(chain.alias("chain"))
+    is_hip = joined.select(pl.col("layer") == "hip").to_series().gather(root)
+    return joined.with_columns(chain=root.set(~is_hip, None))
+
+
+def _find_roots(parent: pl.Series) -> pl.Series:
+    """Return the outermost row around each one: itself if nothing encloses it."""
+    root = parent.fill_null(pl.int_range(len(parent), eager=True)).to_numpy()
+    # Each step doubles the way up.
+    for _ in range(len(parent).bit_length()):
+        above = root[root]
+        if np.array_equal(above, root):
+            break
+        root = above
+    return pl.Series(root)
 
 
 def attach_keys(

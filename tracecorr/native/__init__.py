@@ -10,8 +10,6 @@ from tracecorr.native.loops import (
     code_spans,
     end_calls,
     find_lines,
-    find_parents,
-    find_roots,
     gather,
     gather_texts,
     hash_spans,
@@ -34,5 +32,5 @@ from tracecorr.native.views import (
 __all__ = [
     "CROSSED", "KERNEL", "UNSORTED", "Drawn", "HashTable", "Ints", "Minimap", "Placed", "Records", "Scratch", "Struct",
     "Survey", "Told", "Tracks", "Words", "address", "code_spans", "count_gaps", "end_calls", "find_lines",
-    "find_parents", "find_roots", "find_tangled", "gather", "gather_texts", "hash_spans", "hash_text", "set_lanes",
+    "find_tangled", "gather", "gather_texts", "hash_spans", "hash_text", "set_lanes",
 ]  # fmt: skip

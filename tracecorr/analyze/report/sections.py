@@ -178,10 +178,8 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "devices",
         "GPU devices of the processes",
         evidence.devices.drop("opens"),
-        "`opened` = the open of this path, or, where no path is recorded (before Linux 7.2, without a probe), the one "
-        "whose descriptor the calls were made on; `calls` = ioctls and mappings. `lsof` shows the open descriptors of "
-        "living processes that its user may read: nothing behind the end of the process, without root nothing of other "
-        "users, and outside of a container's pid namespace nothing of its processes",
+        "`opened` = the open of this path; if no path is recorded (before Linux 7.2, without a probe), the open of the "
+        "descriptor that the calls used; `calls` = ioctls and mappings",
         _missing(evidence, "devices", trace=True),
         nothing="no call on /dev/kfd or a render node is in the trace: the process made none while it was recorded",
     )
@@ -431,9 +429,9 @@ def _path_sections(evidence: Evidence) -> Iterator[Section]:
         "waits",
         "Waits",
         summarize_waits(events),
-        "recorded: calls and ioctls with their durations; waits on a signal are lines without one. Calls are those "
-        "that wait by their name, and others (`hipFree`) with a wait inside (derived); their other work is part of "
-        "the time",
+        "recorded: calls and ioctls with their durations; a wait on a signal is a line without a duration. The calls "
+        "are those that wait by their name, and others (`hipFree`) with a wait inside (derived); the time includes "
+        "their other work",
         _missing(evidence, "waits", log=True),
     )
 

@@ -165,7 +165,7 @@ def _describe_driver(made: pl.DataFrame) -> str:
     longest = made.sort("rocr_ns").row(-1, named=True)
     if longest["rocr_in_ioctls_ns"]:
         ioctls = count_of(longest["rocr_ioctls"], "ioctls", "ioctl")
-        return f"; {ioctls} of its thread certainly inside took {render_ns(longest['rocr_in_ioctls_ns'])} in total"
+        return f"; in it at least {ioctls} of its thread took {render_ns(longest['rocr_in_ioctls_ns'])} in total"
     kernel = made["ioctl_ns"].drop_nulls().sort()
     return f"; the longest CREATE_QUEUE ioctl took {render_ns(int(kernel[-1]))}" if kernel.len() else ""
 

@@ -129,7 +129,7 @@ class ProcessTable:
         """Return what to say of a workload that goes on after the capture let go of it, or ""."""
         named = self._name(self._alive)
         return named and (
-            f"the workload runs on: {named}; what it does now is not recorded: end it with kill, or attach with "
+            f"the workload still runs: {named}; what it does now is not recorded: end it with kill, or attach with "
             "tracecorr capture --pid"
         )
 
