@@ -188,7 +188,7 @@ def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:
     (tmp_path / "seen").touch()
     status, _, err = capture.end()
     assert status == 0
-    assert "GB are free where the capture lands (--min-free-gb 1e+06)" in err
+    assert "GB are free on the disk of the capture folder (--min-free-gb 1e+06)" in err
     assert capture.info["state"] == "complete"
 
 

@@ -216,14 +216,14 @@ def describe_briefly(index: CaptureIndex, event: int) -> dict[str, Any]:
 
 
 def _stream_of_launches(index: CaptureIndex, event: int) -> int | None:
-    """Return the stream of the launches that an event is part of; None where they differ or have none."""
+    """Return the stream of the launches that an event is part of; None if they differ or have none."""
     touches = pl.any_horizontal(pl.col(step) == event for step in STEPS)
     found = index.capture.table("launches").filter(touches).select(pl.col("stream").unique()).collect()["stream"]
     return found[0] if found.len() == 1 else None
 
 
 def value_at(index: CaptureIndex, lane: int, at: int) -> dict[str, Any]:
-    """Return the value of a counter's lane at a time and the span for which it holds; nulls where there is none."""
+    """Return the value of a counter's lane at a time and the span for which it holds; nulls if there is none."""
     pyramid, found = index.views.pyramid, {"value": None, "start": None, "dur": None, "event": None}
     track = int(pyramid.first_track[lane])
     a, b = int(pyramid.finest.begin[track]), int(pyramid.finest.begin[track + 1])
@@ -242,7 +242,7 @@ _TEXTS = ("layer", "name")
 
 
 def name_record(index: CaptureIndex, event: int) -> dict[str, Any] | None:
-    """Return file, offset, layer and name of an event, by which it is found again; None where it has no record."""
+    """Return file, offset, layer and name of an event, by which it is found again; None if it has no record."""
     rows = index.capture.table("events").filter(pl.col("event") == event)
     row = rows.select("file", "offset", *(pl.col(c).cast(pl.String) for c in _TEXTS)).collect().row(0, named=True)
     if row["file"] is None or row["offset"] is None:
@@ -251,7 +251,7 @@ def name_record(index: CaptureIndex, event: int) -> dict[str, Any] | None:
 
 
 def find_record(index: CaptureIndex, file: str, offset: int, layer: str, name: str) -> int | None:
-    """Return the event of a record that `name_record` named, maybe of another reading; None where there is none."""
+    """Return the event of a record that `name_record` named, maybe of another reading; None if there is none."""
     files = index.capture.table("files").select("file").collect()["file"]
     same = [number for number in files if _plain(index.capture.file_path(number)) == file]
     found = index.capture.table("events").filter(

@@ -172,7 +172,7 @@ def _add_generations(
 def _add_first_lives(packets: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
     """Add `made_once`: whether Created lines that name no ring show that the packet's ring was not made again.
 
-    Up to ROCm 6.1 none names it; where they are as many as the process has rings, the log shows them all. Where they
+    Up to ROCm 6.1 none names it; where they are as many as the process has rings, the log shows them all. If they
     are more, a ring may have been made again by each that comes after its first packet.
     """
     unnamed = created.filter(pl.col("ring").is_null()).select("process", "stamp_ns").drop_nulls().sort("stamp_ns")
@@ -276,8 +276,8 @@ _CHECKED = ("stamp_ns", "file", "offset", "packet_index", "layer", "name", *_WRI
 def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     """Return `records` with the packet indexes that doorbell stores tell, and without those that they disprove.
 
-    A thread stores each packet's index to the ring's doorbell in the order in which it prints the packets. Where it
-    stored as often as it printed between two packets whose stores are known, each store is that of one packet. Where it
+    A thread stores each packet's index to the ring's doorbell in the order in which it prints the packets. If it
+    stored as often as it printed between two packets whose stores are known, each store is that of one packet. If it
     stored an index that it has no packet of, packets of the ring were lost: none of its counts holds, nor any of its
     log's rings whose stores are not known; nor do these where a thread stored to unknown rings more often than it
     printed packets that may be there. No clock is needed. A ring that was made again tells no

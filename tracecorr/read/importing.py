@@ -424,7 +424,7 @@ def describe_doubts(logs: Sequence[_LogEnds]) -> list[str]:
 
 def _are_pieces(before: _LogEnds, log: _LogEnds) -> bool:
     pids = {pid for pid, _ in before.spans.keys() & log.spans.keys()}
-    # Where a process begins in both, or in a later one, its pid was used again, or a container has the same.
+    # If a process begins in both, or in a later one, its pid was used again, or a container has the same.
     is_new = bool(pids & log.begun) and (bool(pids & before.begun) or _first(log) >= _last(before) - _LATE_NS)
     return bool(pids) and not is_new
 

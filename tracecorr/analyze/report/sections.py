@@ -471,7 +471,7 @@ def _kernel_sections(evidence: Evidence) -> Iterator[Section]:
         "kernels",
         "Kernels",
         kernels.sort("dispatches", "named", descending=True, maintain_order=True),
-        "names are recorded (ShaderName line), GPU times only where a source recorded them; `named` = lines that name "
+        "names are recorded (ShaderName line), GPU times only if a source recorded them; `named` = lines that name "
         "the kernel while the log has no packet of it: one for each launch",
         _missing_kernels(kernels, evidence),
         nothing=NO_DISPATCH,
@@ -642,8 +642,8 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "Waits for locks",
         locks,
         "derived: futex calls of the trace that waited for a mutex of glibc, those of one call at one lock by one "
-        "waker together; `woken by` = who woke somebody at this lock last before the wait ended: the last holder, "
-        "perhaps not the only one",
+        "waker together; `woken by` = the last thread that woke another one at this lock before the wait ended: "
+        "the last holder, perhaps not the only one",
         nothing="no thread waited for a mutex, or futex calls were not recorded (capture with --locks)",
     )
     yield Section(
@@ -697,7 +697,7 @@ def _driver_sections(evidence: Evidence) -> Iterator[Section]:
         "kernel_log",
         "Kernel log",
         summarize_kernel_log(tables),
-        "what amdgpu, amdkfd and the kernel printed; `process`, `queue` and `gpu` only where the line names them and "
+        "what amdgpu, amdkfd and the kernel printed; `process`, `queue` and `gpu` only if the line names them and "
         "its time is known. Half of all hangs print nothing",
         missing=""
         if "kernel_log" in evidence.sources or evidence.layers.get("kernel")

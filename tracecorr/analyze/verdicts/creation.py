@@ -149,7 +149,7 @@ def _rocr_create_time(evidence: Evidence) -> Finding:
     if made.is_empty():
         return unknown(
             "no queue has both its `Number of allocated` and its `Created` line",
-            "record the HIP log from the start, with AMD_LOG_LEVEL=3 or more, with 5 where several threads call HIP",
+            "record the HIP log from the start, with AMD_LOG_LEVEL=3 or more, with 5 if several threads call HIP",
         )
     slow = made.filter(pl.col("rocr_ns") > limit)
     longest = int(made["rocr_ns"].sort()[-1])

@@ -255,7 +255,7 @@ def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterato
         yield f"  functions: {' '.join(instance.functions)}"
     for probe in probes:
         bound = ", bound to the workload by perf" if probe.through == "perf" else ""
-        kept = f", only where {probe.filter}" if probe.filter else ""
+        kept = f", only if {probe.filter}" if probe.filter else ""
         yield f"  probe {probe.name}: {_KINDS[probe.kind]}{bound}{kept}: {probe.definition}"
 
 

@@ -287,7 +287,7 @@ def _robust_list(libc: ctypes.CDLL, tid: int) -> int | None:
 def find_cgroup(pid: int) -> str:
     """Return the cgroup of a process: of version 2, or of the first hierarchy of version 1 in which it has one.
 
-    Where systemd has a hierarchy of version 1, containers may be in those of version 1 alone: in the one of version 2
+    If systemd has a hierarchy of version 1, containers may be in those of version 1 alone: in the one of version 2
     they stay in the service of their engine, all together (Docker's driver `cgroupfs`).
     """
     lines = (line.split(":", 2) for line in _read(_PROC / str(pid) / "cgroup").splitlines())

@@ -99,7 +99,7 @@ class Window:
 
 
 class Gap(NamedTuple):
-    """Tell of records that a CPU lost: between which two stamps, None where there is none, and how many.
+    """Tell of records that a CPU lost: between which two stamps, None if there is none, and how many.
 
     Args:
         place: of the CPU among all of them.

@@ -66,7 +66,7 @@ def read_ftrace_pages(
 
 
 def _without_false(tid: Words) -> pl.Series:
-    """Return the numbers of threads, null where no thread can have it."""
+    """Return the numbers of threads, null if no thread can have it."""
     found, is_false = pl.Series(tid), tid > _MOST_TID
     return found.set(pl.Series(is_false), None) if is_false.any() else found
 

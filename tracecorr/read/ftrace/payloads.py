@@ -62,7 +62,7 @@ class _Rows:
         return _Rows(self.flat, self.base.filter(pl.Series(rows)), self.data[rows], self.length[rows])
 
     def numbers(self, event: Format, name: str) -> npt.NDArray[np.uint64]:
-        """Return the values of the field `name`, zeros where the event has none."""
+        """Return the values of the field `name`, zeros if the event has none."""
         field = next((f for f in event.fields if f.name == name), None)
         return self.ints(field) if field and self._is_number(field) else np.zeros(len(self.data), np.uint64)
 

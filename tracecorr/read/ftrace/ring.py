@@ -67,7 +67,7 @@ class Pages:
 
     Args:
         stamp: time of the first record of each page.
-        used: bytes of records in each page; 0 where the head cannot be right.
+        used: bytes of records in each page; 0 if the head cannot be right.
         bad: pages whose head cannot be right: more bytes than a page holds.
         missed: records lost before each page; -1 = some, 0 = none.
     """
