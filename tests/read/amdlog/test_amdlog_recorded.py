@@ -109,15 +109,3 @@ def test_priority_log_of_mi308x(data_folder: Path) -> None:
     assert len(log.rows(name="barrier_and")) == 24
     assert set(log.events.filter(name="dispatch").group_by("ring").len()["len"]) == {6}
     assert len(log.rows(name="queue_created")) == 4
-
-
-def test_blocks_of_any_size_give_the_same_rows(data_folder: Path) -> None:
-    for name in ("mt-threads", "hip-5.7.1", "streams-priority"):
-        data = (data_folder / "captures" / name / "amd.log").read_bytes()
-        whole = read(data)
-        for size in (3000, 50_000):
-            parts = read(data, size)
-            assert parts.events.equals(whole.events), (name, size)
-            assert parts.packets.equals(whole.packets)
-            assert parts.ledger.equals(whole.ledger)
-            assert parts.args.equals(whole.args)
