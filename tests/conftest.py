@@ -113,7 +113,7 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     # Every run tries other examples; `scripts/soak/run mutations` tries thousands.
-    settings.register_profile("few", deadline=None, max_examples=20)
+    settings.register_profile("few", deadline=None, max_examples=10)
     settings.load_profile("few")
 
 

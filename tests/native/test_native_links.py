@@ -64,15 +64,3 @@ def test_roots_are_the_outermost_rows(rows: list[tuple[int | None, bool]], rando
 
 def test_a_row_that_does_not_exist_encloses_nothing() -> None:
     assert native.find_roots(pa.array([5, -1, -9, 1])).to_pylist() == [0, 1, 2, 1]
-
-
-def _bracket(
-    rows: list[tuple[int, int, int | None, bool, bool]], width: type[np.integer]
-) -> tuple[list[int], list[int]]:
-    at = np.cumsum([step for _, step, *_ in rows], dtype=np.int64)
-    asked = np.flatnonzero([row[4] for row in rows])
-    before, after = native.bracket_rows(
-        np.array([row[0] for row in rows], width), 3, at, pa.array([row[2] for row in rows], pa.int64()),
-        np.array([row[3] for row in rows], np.bool_), asked,
-    )  # fmt: skip
-    return before.tolist(), after.tolist()

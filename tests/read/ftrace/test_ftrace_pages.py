@@ -92,17 +92,6 @@ def test_vm_pages_like_text(folder: Path) -> None:
     _closed(trace, pages)
 
 
-@pytest.mark.parametrize("folder", need_data(_RAW[:2]))
-def test_few_pages_at_a_time(folder: Path) -> None:
-    trace = page_folder(folder / "raw")
-    one, many = _read(trace), _read(trace, pages_at_a_time=1)
-    columns = ["file", "offset", "name", "stamp_ns", "end_stamp_ns", "end_offset", "parent_offset", "result", "flags"]
-    order = ["file", "offset"]
-    assert one.events.select(columns).sort(order).equals(many.events.select(columns).sort(order))
-    assert one.args.height == many.args.height
-    _closed(trace, many)
-
-
 def _closed(trace: PageTrace, pages: Whole) -> None:
     sizes = {cpu + 1: len(data) for cpu, data in trace.pages.items() if isinstance(data, bytes)}
     found = dict(pages.ledger.group_by("file").agg(pl.col("bytes").sum()).iter_rows())
@@ -202,10 +191,3 @@ def test_losses_of_pages_and_counters() -> None:
     assert rows == [(0, 110, 900, 77), (1, 60, None, 2), (1, None, 60, 5)]
     assert result.events["stamp_ns"].to_list() == [60, 110, 910]
     _closed(trace, result)
-
-
-def test_a_count_of_losses_that_cannot_be_is_not_told() -> None:
-    pages = b"".join(_lossy_page(stamp, 3 << 30, (1 << 63) - 1) for stamp in (100, 900, 1900))
-    result = _read(PageTrace(pages={0: pages}, formats=_PLAIN))
-    assert result.losses["count"].to_list() == [None] * 3
-    assert result.ledger.filter(pl.col("outcome") == "lost")["records"].to_list() == [3]
