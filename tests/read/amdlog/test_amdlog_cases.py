@@ -222,6 +222,11 @@ def test_unknown_messages_are_counted_under_one_name() -> None:
     assert found.arg(found.one(name="hip_version")) == {"version": "HIP Version: 7.2.5, Direct Dispatch: 1"}
 
 
+def test_multi_line_messages_of_the_compiler() -> None:
+    head = f":1:{'devprogram.cpp':<25}:{99:<4}: 5000000000 us: {THREAD}amd_comgr_do_action:\n"
+    assert read(head + "  error: x\n").counts()["continuation"] == (1, 11)
+
+
 def test_the_source_text_of_a_program_is_of_its_call() -> None:
     """hiprtcCreateProgram prints all of its argument (7.2.4); behind its exit the program may print itself."""
     made = line('hiprtcCreateProgram ( 0x7ffe, extern "C"') + "__global__ void k() {}\n , k.hip, 0, <null>, <null> )\n"
