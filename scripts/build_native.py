@@ -43,7 +43,7 @@ def _compiles(compiler: str) -> bool:
 def compile_kernel(folder: Path, target: Path) -> None:
     """Compile the C files of a folder, so that whoever loads them sees the old or the new ones.
 
-    They tell the checksum of their sources (`native/library.py`), so that they are never used with others.
+    They tell the checksum of their sources (`native/binding.py`), so that they are never used with others.
 
     Raises:
         SystemExit: the compiler failed; the text says what it printed.

@@ -17,7 +17,7 @@ import nbformat
 import numpy as np
 import plotly.graph_objects as go
 
-from tracecorr.analyze.report.svg import draw_svg
+from tracecorr.analyze.report.html import draw_svg
 
 _REPO = Path(__file__).resolve().parents[1]
 _CHART = "application/vnd.plotly.v1+json"

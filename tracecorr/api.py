@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from tracecorr.analyze.compare import Comparison
-    from tracecorr.analyze.frames import Tables
     from tracecorr.analyze.report.answers import Report
+    from tracecorr.analyze.values import Tables
     from tracecorr.analyze.verdicts import Thresholds, Verdict
 
 _EVENTS = "events are rows of `cap.events`, column `event`"
@@ -454,9 +454,9 @@ class Capture:
         Raises:
             InputError: the file cannot be written.
         """
-        from tracecorr.export.files import open_fresh
         from tracecorr.export.perfetto import write_perfetto
         from tracecorr.export.selection import Selection
+        from tracecorr.export.table_files import open_fresh
 
         with open_fresh(Path(path)) as stream:
             write_perfetto(self._stored.table_by_node, stream, Selection())

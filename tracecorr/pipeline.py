@@ -12,14 +12,14 @@ import polars as pl
 
 from tracecorr.clock.clock_map import ClockMap
 from tracecorr.clock.fit import ClockEvidence, fit_clocks
-from tracecorr.clock.place import find_steps, place_records, widen_reads
+from tracecorr.clock.placing import find_steps, place_records, widen_reads
 from tracecorr.link.damage import list_unreadable
 from tracecorr.link.doorbells import fill_store_rings
 from tracecorr.link.packet_index import check_indexes, complete_indexes
+from tracecorr.link.polled import add_polled_gpus, build_samples
 from tracecorr.link.queues import list_shared
 from tracecorr.link.rings import name_rings
 from tracecorr.link.rocprof import take_user_events
-from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import ASKED_OF_PACKETS, link_tables
 from tracecorr.link.threads.identities import add_programs, attach_identities, name_log_pids
@@ -64,9 +64,9 @@ from tracecorr.store.capture import (
     write_tables,
 )
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
-from tracecorr.store.memory import give_back, refuse_hopeless
+from tracecorr.store.free_memory import give_back, refuse_hopeless
+from tracecorr.store.new_folder import check_place, describe_abandoned, lock_capture, name_stage, put_in_place
 from tracecorr.store.parts import Parts, SourcePart, StoredPart
-from tracecorr.store.place import check_place, describe_abandoned, lock_capture, name_stage, put_in_place
 from tracecorr.store.raw import (
     copy_in,
     describe_file,
@@ -90,7 +90,7 @@ from tracecorr.store.recording import (
 )
 from tracecorr.store.trace_dat import unpack_in_place
 from tracecorr.timeline.build import build_views, list_drawn_columns
-from tracecorr.timeline.files import drop_views, write_views
+from tracecorr.timeline.pyramid import drop_views, write_views
 
 __all__ = ["correlate", "import_files", "make_dataset", "read_raw_files", "rebuild_outdated"]
 

@@ -20,7 +20,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 def tell(stream: TextIO, text: str) -> None:
-    """Write a message to a stream; to nowhere from then on when nobody can have it: no message is worth a capture.
+    """Write a message to a stream; if it cannot be written, all later ones are dropped: no message is worth a capture.
 
     Its reader may be gone, its terminal closed, or its disk full.
     """
@@ -65,8 +65,8 @@ class Stages:
     """Tell the stages of a work, and measure how long each takes.
 
     Args:
-        lasting: called with a line after each stage; None = nobody listens.
-        live: called with what is being done now, when a stage begins and about once a second; None = nobody listens.
+        lasting: called with a line after each stage; None = no listener.
+        live: called with what is being done now, when a stage begins and about once a second; None = no listener.
     """
 
     def __init__(self, lasting: _Show | None = None, live: _Show | None = None) -> None:

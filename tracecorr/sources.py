@@ -32,15 +32,15 @@ from tracecorr.read.kernel_log.printk import read_kernel_log
 from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls
-from tracecorr.read.rocprof.files import read_rocprof
 from tracecorr.read.rocprof.profile import RepeatedRecords
 from tracecorr.read.rocprof.rocpd import read_rocpd
+from tracecorr.read.rocprof.text_files import read_rocprof
 from tracecorr.store.capture import Capture
 from tracecorr.store.log_ranges import finish_log, list_long_logs, open_processes, start_log
-from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
 from tracecorr.store.raw import RawStream, open_database, open_read_at
 from tracecorr.store.recording import chosen_ranges
+from tracecorr.store.trace_folders import list_recordings, open_page_trace, trace_clock
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
 _STEPS = {
@@ -144,7 +144,7 @@ def list_log_starts(capture: Capture, stages: Stages) -> dict[int, pl.DataFrame]
 
 
 def _open_stream(capture: Capture, entry: Mapping[str, Any], stages: Stages) -> RawStream:
-    # Where its recorder was killed, a log may still grow: it is read as far as capture.json lists it.
+    # If its recorder was killed, a log may still grow: it is read as far as capture.json lists it.
     return RawStream(capture.raw_path(entry), int(entry["size"]), _watch(stages, [entry]).count)
 
 
@@ -232,7 +232,7 @@ def _swap_writes(placed: pl.DataFrame, read_at: Callable[[int, int], bytes], siz
     position, length, began, ended = (
         placed[name].to_numpy() for name in ("position", "length", "stamp_ns", "end_stamp_ns")
     )
-    # Where the end of a write was not traced, it may have been going on.
+    # If the end of a write was not traced, it may have been going on.
     over = np.maximum.accumulate(np.where(ended == began, began + _WRITE_NS, ended))
     close = began[1:] < over[:-1]
     found = find_order(position, length, placed["pid"].to_list(), np.append(close, False), read_at, size)

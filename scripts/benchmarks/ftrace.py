@@ -27,8 +27,8 @@ from tracecorr.pipeline import import_files
 from tracecorr.read.ftrace.pages import read_ftrace_pages
 from tracecorr.read.ftrace.text import read_ftrace_text
 from tracecorr.store import Capture
-from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.raw import read_chunks
+from tracecorr.store.trace_folders import list_recordings, open_page_trace
 
 TRACEFS = Path("/sys/kernel/tracing")
 CALLS = ("ioctl", "openat", "close", "mmap", "munmap")

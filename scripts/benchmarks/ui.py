@@ -24,7 +24,7 @@ from benchmarks.big_capture import LENGTH_S, Shape, write_big_capture
 from benchmarks.measure import Cost
 from tracecorr.store import Capture
 from tracecorr.timeline.build import build_views
-from tracecorr.timeline.files import read_views, write_views
+from tracecorr.timeline.pyramid import read_views, write_views
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = (

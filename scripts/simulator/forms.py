@@ -49,7 +49,7 @@ def told(era: str, duration_us: int) -> str:
 
 
 def _typo(era: str) -> str:
-    """Return what stands behind numbers by mistake."""
+    """Return what is behind numbers by mistake."""
     return "d" if era == "6.3" else ""
 
 

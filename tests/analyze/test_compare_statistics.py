@@ -18,7 +18,7 @@ from tracecorr.analyze.compare.statistics import (
     is_significant,
     resample,
 )
-from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.values import Tables
 
 
 def series(rng: np.random.Generator, count: int, shift: int = 0) -> pl.DataFrame:

@@ -10,8 +10,8 @@ from analyze_tables import tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze import figures
-from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.report.html import draw_report_figures
+from tracecorr.analyze.values import Tables
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

@@ -17,11 +17,11 @@ from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.report.html import (
     draw_comparison_figures,
     draw_report_figures,
+    draw_svg,
     list_named_events,
     render_comparison_html,
     render_report_html,
 )
-from tracecorr.analyze.report.svg import draw_svg
 from tracecorr.analyze.sql import run_sql
 from tracecorr.model.errors import InputError
 from tracecorr.store import Capture

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from analyze_tables import Rows, tables_of
 
-from tracecorr.analyze.locks import summarize_lock_waits
+from tracecorr.analyze.slow_calls import summarize_lock_waits
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -65,7 +65,7 @@ def test_waits_of_many_threads_for_one_holder_are_one_fact() -> None:
         "waker_call": "hipStreamSynchronize",
     }  # fmt: skip
     assert row["waited_ns"] == 7 * 361_000_000
-    assert row["told"] == (
+    assert row["summary"] == (
         "hipMemcpyAsync of 7 threads waited 2.53 s in all (7 waits, the longest 361.00 ms) for lock 0x10; woken by "
         "thread 1, which was in hipStreamSynchronize"
     )

@@ -14,7 +14,7 @@ from tracecorr.analyze.report.answers import Answer
 from tracecorr.analyze.report.markdown import render_comparison
 
 _KILLED = {
-    "state": "killed", "problems": ["the capture was killed: what it had not stored is missing, and its exit status"],
+    "state": "killed", "problems": ["the capture was killed: what it had not stored, and its exit status, are missing"],
 }  # fmt: skip
 _PART = "6.50 us of the 2.00 s of the HIP log"
 _WHOLE_RUN = tables_of(make_run())

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tracecorr.analyze.compare.statistics import _sum_up
 from tracecorr.analyze.experiment import as_rows
 from tracecorr.analyze.policies import (
     compare_stamps,
@@ -14,7 +15,6 @@ from tracecorr.analyze.policies import (
     summarize_low,
     summarize_policies,
 )
-from tracecorr.analyze.settings import _sum_up
 from tracecorr.analyze.verdicts.model import passed
 
 Spans = list[tuple[int, int]]

@@ -42,7 +42,7 @@ def test_only_ioctls_that_surely_lie_in_a_creation_are_summed_up() -> None:
     # CREATE_QUEUE, UPDATE_QUEUE and event 62.
     assert told() == [(3, 440), (None, None)]
     said = judge_capture(tables_of(run), names=["rocr_create_time"])[0].finding.reason
-    assert said.endswith("; 3 ioctls of its thread certainly inside took 440 ns in total")
+    assert said.endswith("; in it at least 3 ioctls of its thread took 440 ns in total")
     assert (
         "the runtime took 850 ns, in it at least 3 ioctls of 440 ns in total; CREATE_QUEUE (event 3) took 300 ns"
         in (_answer(run)[0].lines[0])
@@ -280,7 +280,7 @@ def test_why_nothing_tells_who_is_served_first() -> None:
 
     def told(*launches: dict[str, object]) -> list[str]:
         lines = _answer({**run, "launches": list(launches)})[4].lines
-        begin = "who is served first cannot be told: "
+        begin = "who is served first is unknown: "
         return [line.removeprefix(begin).split(", or compare")[0] for line in lines if line.startswith(begin)]
 
     profile = "to know it: run with profiling on, or import a profile of the same run (--rocprof)"

@@ -40,7 +40,7 @@ def test_the_parts_of_a_call_and_its_rest() -> None:
     assert (row["queue_ns"], row["of_queue"], row["of_queue_ns"]) == (170 * _MS, "mmap", 80_300_000)
     assert (row["syscall_ns"], row["ioctl_ns"], row["rest_ns"]) == (80_300_000, 300_000, 2655 * _MS)
     assert row["off_cpu_ns"] is None
-    assert row["told"] == (
+    assert row["summary"] == (
         "hipStreamCreateWithPriority 2.83 s: 170.00 ms making the queue, of it one mmap of 80.30 ms; 80.30 ms in 1 "
         "system call; 300.00 us in 1 ioctl; 2.65 s not explained: record with --event-set full to see whether it ran"
     )
@@ -57,4 +57,4 @@ def test_locks_calls_inside_and_times_off_the_cpu_are_parts() -> None:
     row = _tell(_row(5, "syscall", "futex", 500, 50), inner, away, back, args=args)
     assert (row["lock_ns"], row["child_ns"], row["off_cpu_ns"]) == (50 * _MS, 100 * _MS, 1000 * _MS)
     assert row["rest_ns"] == (2825 - 170 - 50 - 100 - 1000) * _MS
-    assert row["told"].endswith("1.00 s off the CPU; 1.50 s not explained: the thread ran on a CPU")
+    assert row["summary"].endswith("1.00 s off the CPU; 1.50 s not explained: the thread ran on a CPU")

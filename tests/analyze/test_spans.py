@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecorr.analyze.frames import add_gaps, sum_overlaps
+from tracecorr.analyze.values import add_gaps, sum_overlaps
 
 Spans = list[tuple[int, int, int]]  # lane, start, end
 SPAN = st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(0, 15)).map(lambda s: (s[0], s[1], s[1] + s[2]))

@@ -145,7 +145,7 @@ _THREAD = {"t": Waiter("t", "thread 1", "hipStreamSynchronize", (Wait("signal", 
         (_ring((2, ())), {"q": "q2"}, End.RUNS, ()),
         # The head waits for a value that nobody is seen to write.
         (_ring((0, (Wait("value", "v"),)), (2, ())), {"q": "q0"}, End.UNSEEN, ()),
-        # The writer stands behind its waiter.
+        # The writer is behind its waiter.
         (_ring((0, (Wait("value", "v", ("q1",), "the host"),)), (1, ()), (2, ())), {"q": "q0"}, End.CIRCLE,
          ("the host",)),
         # One of two writers stands in a free ring.

@@ -64,7 +64,7 @@ def test_a_summary_of_both_sources() -> None:
         ({"doorbell_stores": 2}, "doorbells: 3 recorded (by 2 stores), 2 inferred"),
         ({"rocprof": {"OTHER": 2, "KERNEL_DISPATCH": 1, "HIP_API": 3}},
          "rocprof: 1 kernel dispatch, 3 HIP calls, 2 other rows"),
-        ({"rocprof": {}}, "rocprof: no row with times (sums are not events); see What became of the bytes"),
+        ({"rocprof": {}}, "rocprof: no row with times (sums are not events); see Used, skipped and lost bytes"),
         ({"clocks": 1}, "clocks: only one, nothing to align; the start of every event is known to 1.00 us"),
         ({"clocks": 1, "unaligned": ["ftrace:uptime"]},
          "clocks: only one, nothing to align; times are those of this clock, not of CLOCK_MONOTONIC"),

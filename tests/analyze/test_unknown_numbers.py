@@ -11,11 +11,11 @@ from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.frames import describe_ns, total
 from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.queues import count_doubled
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.report.markdown import render_markdown
+from tracecorr.analyze.values import describe_ns, total
 from tracecorr.analyze.verdicts import judge_capture
 
 

@@ -32,7 +32,7 @@ def test_ways_of_copies_come_with_the_most_bytes_first() -> None:
         {"layer": "other", "name": "memcpy_from_staging", "size_bytes": 900},
     )
     kernels = table("kernels", {"kernel": 1, "name": "__amd_rocclr_fillBuffer"}, {"kernel": 2, "name": "vadd"})
-    own = "hsa copy, engine left to ROCr"
+    own = "hsa copy, ROCr chose the engine"
     assert summarize_copies(events, launches, kernels).rows() == [
         (own, 0, 1, 500, 500, None, 0, None),
         ("copy engine (SDMA)", 1, 3, 60, 20, 40, 2, 5.0),

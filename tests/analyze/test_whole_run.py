@@ -9,12 +9,11 @@ from analyze_tables import Rows, tables_of
 
 from tracecorr.analyze.compare.counts import compare_packets_per_call, name_extra_packets
 from tracecorr.analyze.ioctls import summarize_devices, summarize_syscalls
-from tracecorr.analyze.latency import summarize_kernel_latency
+from tracecorr.analyze.latency import summarize_iterations, summarize_kernel_latency, summarize_layers
 from tracecorr.analyze.launches import summarize_fences
 from tracecorr.analyze.queues import summarize_refcounts
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.run_facts import list_machine
-from tracecorr.analyze.run_time import summarize_iterations, summarize_layers
 
 
 def _event(event: int, layer: str, name: str, at: int, lasts: int | None = None, **more: Any) -> dict[str, Any]:

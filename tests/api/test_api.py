@@ -51,7 +51,7 @@ def test_a_capture_shows_what_it_holds_and_answers_about_a_hang(recorded: Callab
     assert failed["result"].unique().to_list() == ["ENOTTY"] and failed["times"].sum() == 87
     slowest = cap.breakdown()["call_event"][0]
     part = cap.events.filter(chain=slowest, layer="ioctl").first().collect()["event"].item()
-    assert cap.breakdown(part)["told"].item().startswith("hipStreamCreate 33.93 ms: 3.12 ms making the queue")
+    assert cap.breakdown(part)["summary"].item().startswith("hipStreamCreate 33.93 ms: 3.12 ms making the queue")
     with pytest.raises(tracecorr.InputError, match="belongs to no HIP call"):
         cap.breakdown(0)
     assert cap.tables.row(0) == ("events", cap.events.collect().height, "everything that happened, in time order")

@@ -12,12 +12,12 @@ from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app import chain, detail, index
-from tracecorr.app.events import describe_briefly
+from tracecorr.app.detail import describe_briefly
 from tracecorr.app.filters import Filters, count_range
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex
 from tracecorr.app.library import Opened, Tints
-from tracecorr.app.pages import Reports
+from tracecorr.app.subject_pages import Reports
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.timeline.drawn import INFERRED_DOORBELL

@@ -15,7 +15,7 @@ from tracecorr.app.captures import Pair
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.library import Opened, Tints
-from tracecorr.app.pages import Reports, show_page
+from tracecorr.app.subject_pages import Reports, show_page
 from tracecorr.store import Capture
 
 

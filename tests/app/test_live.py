@@ -17,8 +17,7 @@ from browsing import Held, needs_browser, open_at, press, start_server, state_of
 from tracecorr.app import index, notes
 from tracecorr.app.captures import CaptureLike
 from tracecorr.app.chain import find_chain
-from tracecorr.app.detail import raw_lines
-from tracecorr.app.events import find_record, name_record
+from tracecorr.app.detail import find_record, name_record, raw_lines
 from tracecorr.app.library import Library, Wanted
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate

@@ -13,7 +13,7 @@ from tracecorr.app import charts, index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.library import Opened, Tints
-from tracecorr.app.pages import Reports, show_page
+from tracecorr.app.subject_pages import Reports, show_page
 from tracecorr.store import Capture
 
 

@@ -71,4 +71,4 @@ def test_a_slot_without_an_event_says_so_when_it_is_clicked(page: Any) -> None:
     page.mouse.click(box["x"] + spot["x"], box["y"] + spot["y"])
     wait_idle(page)
     assert state_of(page)["selected"] is None
-    assert "no event stands behind this" in page.locator("#tl-status .tl-message").inner_text()
+    assert "no event belongs to this" in page.locator("#tl-status .tl-message").inner_text()

@@ -20,8 +20,8 @@ from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.app import ids, wire
 from tracecorr.app.captures import CaptureLike
-from tracecorr.app.pages import PAGES
 from tracecorr.app.server import make_app
+from tracecorr.app.subject_pages import PAGES
 from tracecorr.model import schema
 from tracecorr.store import Capture
 

@@ -26,8 +26,8 @@ TASKS = (
     ("which streams share a queue", ["Queues"], r"shared: queue 0 by streams 0, 4; queue 1 by streams 1, 5"),
     ("latency of vadd from call to doorbell", ["Latency"], r"vadd\s+steady\s+call to doorbell\s+\d+"),
     ("why is this call slow", ["HIP calls"], r"hipStreamCreateWithPriority [\d.]+ m?s: [\d.]+ m?s making the queue"),
-    ("why does it hang", ["Verdicts"], r"stands behind packet \d+ of queue 0 \(dispatch of vadd,"),
-    ("did the priority help", ["Queues"], r"who is served first cannot be told: no kernel has GPU times; to know it:"),
+    ("why does it hang", ["Verdicts"], r"is behind packet \d+ of queue 0 \(dispatch of vadd,"),
+    ("did the priority help", ["Queues"], r"who is served first is unknown: no kernel has GPU times; to know it:"),
 )
 
 

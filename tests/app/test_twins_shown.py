@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tracecorr.app import index
-from tracecorr.app.events import step
+from tracecorr.app.detail import step
 from tracecorr.app.filters import count_range
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex

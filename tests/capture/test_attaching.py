@@ -29,7 +29,7 @@ def test_attaching_to_a_running_process(tmp_path: Path, tracefs: Tracefs) -> Non
         assert status == 0, err
         assert workload.poll() is None
         assert capture.info["where"] == f"process {workload.pid}"
-        assert "a running one cannot be told to log" in err
+        assert "cannot turn it on in a running process" in err
         assert workload.pid in {thread["tid"] for thread in capture.info["threads"]}
         assert capture.info["events"] > 0
     finally:

@@ -26,7 +26,7 @@ from tracecorr.capture.tracefs.arm import number_functions
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import new_token
 from tracecorr.cli import main
-from tracecorr.store import memory
+from tracecorr.store import free_memory
 
 Capture = pytest.CaptureFixture[str]
 
@@ -96,8 +96,8 @@ def test_doctor_reads_the_memory_limit_of_both_versions_of_cgroups(
     for name, text in limits.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
-    monkeypatch.setattr(memory, "_OWN_CGROUP", tmp_path / "own")
-    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(free_memory, "_OWN_CGROUP", tmp_path / "own")
+    monkeypatch.setattr(free_memory, "_CGROUPS", tmp_path)
     found = findings.look_at_limits()
     assert (found.state, found.why) == (state, why)
 

@@ -16,14 +16,13 @@ from typing import Any
 import pytest
 from machine_state import read_state, small_plan
 
-from tracecorr.capture.descriptors import allow_files, most_files
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.tracefs import drain as drains
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.drain import Drain, list_cpus
 from tracecorr.capture.tracefs.journal import PREFIX, Journal, new_token
-from tracecorr.capture.workload.invoker import find_invoker
+from tracecorr.capture.workload.invoker import allow_files, find_invoker, most_files
 
 _SECONDS = 10
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tracecorr.capture.plan.runtimes import find_interpreter, installed_libraries
-from tracecorr.capture.workload.files import find_inside, glob_inside, resolve_inside
+from tracecorr.capture.workload.paths import find_inside, glob_inside, resolve_inside
 
 LIBRARY = "libhsa-runtime64.so.1"
 

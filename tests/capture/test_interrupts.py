@@ -12,16 +12,15 @@ from types import SimpleNamespace
 import pytest
 
 from tracecorr.capture import run
-from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
+from tracecorr.capture.interrupts import Interrupted, SignalInbox
 from tracecorr.capture.run import build_tables
-from tracecorr.capture.signals import Interrupted, SignalInbox
-from tracecorr.capture.workload.invoker import Invoker
+from tracecorr.capture.workload.invoker import Invoker, wait_readable
 from tracecorr.store import Capture
-from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_chunks
 from tracecorr.store.recording import close_killed
+from tracecorr.store.zstd_frames import FRAME_BYTES
 
 ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
 

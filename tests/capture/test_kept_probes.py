@@ -25,8 +25,8 @@ from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.read.ftrace.perf_records import read_perf_records
 from tracecorr.store import Capture
-from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files
+from tracecorr.store.trace_folders import list_recordings, open_page_trace
 
 _CALLS, _PAIRS, _TOGETHER = 20, 30, 4
 

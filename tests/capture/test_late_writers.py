@@ -18,8 +18,8 @@ from tracecorr.capture.hiplog.discard_log import MOST_BYTES
 from tracecorr.capture.hiplog.keeper import ClosedLogs, LogKeeper, close_logs
 from tracecorr.capture.hiplog.late_writers import LateWriters
 from tracecorr.capture.workload.invoker import find_invoker
-from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_chunks
+from tracecorr.store.zstd_frames import FRAME_BYTES
 
 # Writes a log as a runtime does: opened once, line by line, for ever.
 _WRITER = """
@@ -93,7 +93,7 @@ def test_who_writes_on_changes_nothing_and_takes_no_space(folder: RecordingFolde
         assert whole.startswith(b"line of the workload\n" * lines)
         assert whole.endswith(b"\n")
         (said,) = closed.problems
-        assert f"runs on (pid {writer.process.pid})" in said
+        assert f"still runs (pid {writer.process.pid})" in said
         discarder = int(re.findall(r"process (\d+) gives its space back", said)[0])
         emptied, before = False, writer.status().st_blocks
         for _ in range(6000):

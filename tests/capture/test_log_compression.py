@@ -22,9 +22,9 @@ from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.checksum import Checksum
 from tracecorr.store import Capture, followed
 from tracecorr.store.followed import complete_frames, list_growing, read_growing
-from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_at, read_chunks
 from tracecorr.store.recording import close_killed, list_raw_files
+from tracecorr.store.zstd_frames import FRAME_BYTES
 
 ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
 

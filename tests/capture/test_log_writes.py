@@ -66,4 +66,4 @@ def test_where_events_would_hold_what_is_written_it_is_left_out(tmp_path: Path, 
     if has_file:
         assert (instance / "syscall_user_buf_size").read_text() == "0\n"
     else:
-        assert "it would hold what is written" in armed.absent[0].why
+        assert "it would contain what is written" in armed.absent[0].why

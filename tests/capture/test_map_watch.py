@@ -22,7 +22,7 @@ from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import InstancePlan, Offer, Plan, Wanted
 from tracecorr.capture.plan.runtimes import MappedFile
 from tracecorr.capture.probes import libraries as library_watch
-from tracecorr.capture.probes import mappings as map_watch
+from tracecorr.capture.probes import libraries as map_watch
 from tracecorr.capture.probes.libraries import LateProbes
 from tracecorr.capture.probes.mappings import MapWatch
 from tracecorr.capture.probes.perf import Ring
@@ -32,8 +32,8 @@ from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.read.ftrace.perf_records import read_perf_records
 from tracecorr.store import Capture
-from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files
+from tracecorr.store.trace_folders import list_recordings, open_page_trace
 
 _STORES = 50
 

@@ -166,7 +166,7 @@ def test_others_never_pay_unless_asked() -> None:
     plan = make_plan(Wanted(), shared)
     assert not any(p.kind.startswith("u") for p in plan.probes)
     reason = next(a for a in plan.absent if a.what == f"probes on {HSA.path}")
-    assert reason.why.startswith("3 other processes would pay")
+    assert reason.why.startswith("3 other processes would get slower")
     assert reason.remedy == "tracecorr capture --probe-shared"
     asked = make_plan(Wanted(probe_shared=True), shared)
     assert {p.through for p in asked.probes} == {"tracefs"}
@@ -246,7 +246,7 @@ def test_late_libraries_are_never_polled_where_perf_can_tell(cpus: int, watched:
     offer = replace(_machine("6.12"), cpus=cpus, perf_probes=True)
     plan = make_plan(Wanted(), offer)
     assert plan.watch_mappings == choose_watch(offer) == watched
-    assert ("on the whole machine" in render_plan(plan, offer)) == (watched == "machine")
+    assert ("of the whole machine" in render_plan(plan, offer)) == (watched == "machine")
     assert make_plan(Wanted(), replace(offer, perf_probes=False)).watch_mappings == ""
 
 
@@ -258,7 +258,7 @@ def test_probes_that_nobody_can_pay_for_are_absent_with_their_price() -> None:
     hsa = next(a for a in plan.absent if a.what.endswith(HSA.path))
     assert hsa.what.startswith("probes hsa_queue_create hsa_queue_create_ret")
     assert "768 perf events per thread" in hsa.why
-    assert "3 other processes that map the library would pay" in hsa.why
+    assert "3 other processes that map the library would get slower" in hsa.why
     assert "--probe-shared" in hsa.remedy
     everybody = make_plan(Wanted(probe_shared=True), offer)
     assert set(_ways(everybody).values()) == {"tracefs"}

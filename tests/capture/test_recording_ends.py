@@ -43,7 +43,7 @@ def test_a_known_cause_of_no_log_is_not_followed_by_guesses(tmp_path: Path) -> N
     words = (*QUICK, "--", "env", "AMD_LOG_LEVEL=0", sys.executable, "-c", program)
     status, _, err = Capture(tmp_path, *words).end()
     assert (status, "was started with AMD_LOG_LEVEL=0" in err, "no HIP log appeared" in err) == (0, True, False)
-    assert "HIP log: none; why is said above" in err
+    assert "HIP log: none; the warning above says why" in err
 
 
 @pytest.mark.parametrize("redirected", [False, True])
@@ -79,7 +79,7 @@ def test_the_first_interrupt_is_the_workloads_the_second_ends_the_capture(tmp_pa
     _, _, err = capture.end()
     assert status == 128 + signal.SIGINT, err
     assert (capture.info["end_reason"], capture.info["exit_status"]) == ("interrupted", None)
-    assert f"the workload runs on: {workload} (sh)" in err
+    assert f"the workload still runs: {workload} (sh)" in err
     assert any(f"{workload} (sh)" in problem for problem in capture.info["problems"])
 
 
@@ -112,7 +112,7 @@ while :; do printf '%65535s\\n' line >&3; sleep 0.01; done
         os.kill(workload, signal.SIGKILL)
     _, _, err = capture.end()
     assert status == 128 + signal.SIGINT, err
-    assert f"runs on (pid {workload}" in err  # its `sleep` has the log open, too
+    assert f"still runs (pid {workload}" in err  # its `sleep` has the log open, too
     (loss,) = capture.info["losses"] or [None]
     assert loss is None or loss["reason"] == "the recording had ended"
 
@@ -168,7 +168,7 @@ def test_a_duration_ends_the_recording_and_not_the_workload(tmp_path: Path) -> N
     (tmp_path / "seen").touch()
     status, _, err = capture.end()
     assert status == 5
-    assert "--duration 0.3 s is over; the workload runs on" in err
+    assert "--duration 0.3 s is over; the workload keeps running" in err
     start, stop = (capture.info[key]["monotonic"] for key in ("start", "stop"))
     assert stop - start >= 300_000_000
 
@@ -177,7 +177,7 @@ def test_kill_ends_the_workload_with_the_recording(tmp_path: Path) -> None:
     capture = Capture(tmp_path, "--duration", "0.2", "--kill", *QUICK, "--", "sleep", "60")
     status, _, err = capture.end()
     assert status == 128 + signal.SIGTERM
-    assert "--duration 0.2 s is over; the workload gets SIGTERM (--kill)" in err and "runs on" not in err
+    assert "--duration 0.2 s is over; the workload gets SIGTERM (--kill)" in err and "still runs" not in err
 
 
 def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:
     (tmp_path / "seen").touch()
     status, _, err = capture.end()
     assert status == 0
-    assert "GB are free where the capture lands (--min-free-gb 1e+06)" in err
+    assert "GB are free on the disk of the capture folder (--min-free-gb 1e+06)" in err
     assert capture.info["state"] == "complete"
 
 

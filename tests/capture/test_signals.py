@@ -15,7 +15,7 @@ REPO = Path(__file__).resolve().parents[2]
 # In a process of its own: the inbox changes the signal mask, and its failure would end the tests.
 _SEND_TO_ITSELF = """
 import os, select, signal, sys
-from tracecorr.capture.signals import SignalInbox
+from tracecorr.capture.interrupts import SignalInbox
 sent, ignored = ([signal.Signals[name] for name in word.split(",") if name] for word in sys.argv[1:])
 for number in ignored:
     signal.signal(number, signal.SIG_IGN)
@@ -55,7 +55,7 @@ def test_what_the_caller_ignores_is_not_obeyed(ignored: str) -> None:
 
 _STOP_ITSELF = """
 import os, select, signal
-from tracecorr.capture.signals import SignalInbox
+from tracecorr.capture.interrupts import SignalInbox
 with SignalInbox() as inbox:
     inbox.start()
     os.kill(os.getpid(), signal.SIGSTOP)

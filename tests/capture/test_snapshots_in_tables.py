@@ -13,7 +13,7 @@ import pytest
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.workload.invoker import Invoker
-from tracecorr.link.samples import build_samples
+from tracecorr.link.polled import build_samples
 from tracecorr.link.threads.identities import add_programs
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate

@@ -19,9 +19,8 @@ from tracecorr import open_capture
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import InstancePlan, Plan
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.tracefs.buffers import TopBuffer, read_top_clock
 from tracecorr.capture.tracefs.control import Tracefs
-from tracecorr.capture.tracefs.drain import read_stats
+from tracecorr.capture.tracefs.drain import TopBuffer, read_stats, read_top_clock
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.pipeline import correlate

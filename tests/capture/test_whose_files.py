@@ -20,8 +20,8 @@ from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.errors import InputError
 from tracecorr.store import Capture
 from tracecorr.store.followed import complete_frames, list_growing
-from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.ownership import LOG_FOLDER
+from tracecorr.store.zstd_frames import FRAME_BYTES
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 

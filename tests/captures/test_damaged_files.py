@@ -95,7 +95,7 @@ def test_what_could_not_be_read_is_lost(
     summary = describe_summary(summarize_capture("x", capture.table, capture.info))
     (line,) = [line for line in summary if line.startswith("records lost")]
     assert pl.Series([line]).str.contains(f"^records lost: {lost}$").item(), line
-    (said,) = [text for text in warnings if '"What became of the bytes" in the report' in text]
+    (said,) = [text for text in warnings if '"Used, skipped and lost bytes" in the report' in text]
     assert file in said and all(reason in said for reason in reasons)
     assert any("copy events/ of the same tracefs" in text for text in warnings) == (reasons == {"unknown_event_id"})
 

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from tracecorr import open_capture
-from tracecorr.analyze.kernel_log import summarize_kernel_log
+from tracecorr.analyze.failures import summarize_kernel_log
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation

@@ -20,7 +20,7 @@ import zstandard
 from cli_inputs import Result, write_log
 
 from tracecorr.pipeline import import_files
-from tracecorr.store.place import lock_capture
+from tracecorr.store.new_folder import lock_capture
 
 Run = Callable[..., Result]
 

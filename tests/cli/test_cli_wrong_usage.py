@@ -29,7 +29,7 @@ def _capture(imported: Path, tmp_path: Path) -> None:
         (["report", "a", "--strict"], "without --check"),
         (["capture", "--pid", "1", "--pid", "2"], "--pid was given 2 times (1, 2)"),
         (["report", "a", "--json", "--html", "x.html"], "cannot be combined"),
-        (["report", "a", "--threshold", "kfd_create_ns=-5"], "no limit"),
+        (["report", "a", "--threshold", "kfd_create_ns=-5"], "not a limit"),
         (["report", "a", "--threshold", "kfd_create_ns=1e3"], "no whole number"),
         (["report", "a", "--force"], "without --html"),
         (["report", "a", "--html", "amd.log"], "amd.log exists"),
@@ -39,7 +39,7 @@ def _capture(imported: Path, tmp_path: Path) -> None:
         (["export", "a", "--to", "csv", "-o", "amd.log", "--force"], "it is no folder"),
         (["export", "a", "--to", "chrome", "-o", "/dev/null", "--force"], "it is no regular file"),
         (["query", "a"], "no SQL"),
-        (["query", "a", "DROP TABLE events"], "only reads"),
+        (["query", "a", "DROP TABLE events"], "can only read"),
         (["export", "a", "--process", "7", "-o", "x"], "no process 7"),
         (["correlate", "a", "a.tracecorr", "-o", "x"], "given twice"),
         (["import", "--amd-log", "amd.log", "-o", ""], "is not a folder name"),
@@ -256,7 +256,7 @@ sys.exit(f"left: {left}" if left else status)
 
 
 @pytest.mark.parametrize(
-    ("user", "step"), [(0, "its file system refuses even root, as NFS and FUSE may"), (1000, "check its permissions")]
+    ("user", "step"), [(0, "its file system refuses even root, as NFS and FUSE may"), (1000, "check its owner")]
 )
 def test_a_folder_without_rights_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, user: int, step: str) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)

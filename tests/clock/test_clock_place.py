@@ -12,7 +12,7 @@ from placed_rows import complete
 
 from tracecorr.clock.clock_map import ClockMap, fit_clock_map
 from tracecorr.clock.hull import Bounds
-from tracecorr.clock.place import place_records
+from tracecorr.clock.placing import place_records
 from tracecorr.model.kinds import Flag
 
 SAME = ClockMap("same_clock")

@@ -7,7 +7,7 @@ import pytest
 from placed_rows import complete
 
 from tracecorr.clock.clock_map import ClockMap
-from tracecorr.clock.place import place_records, widen_reads
+from tracecorr.clock.placing import place_records, widen_reads
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
 

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tracecorr.cli import app
-from tracecorr.cluster.run import correlate_on_cluster
+from tracecorr.cluster.correlate import correlate_on_cluster
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.pipeline import correlate, import_files, make_dataset

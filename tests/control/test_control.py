@@ -15,8 +15,7 @@ import pytest
 
 from tracecorr.control.controller import BUSY, ENDED, HOLD, IDLE, RELEASE, TICK, Action, Controller, Event, HoldError
 from tracecorr.control.steering import Channel, CommandDecider, SharedWord, Steering
-from tracecorr.control.stopping import Freezer, Guard, StopSignals
-from tracecorr.control.workload import Workload
+from tracecorr.control.stopping import Freezer, Guard, StopSignals, Workload
 from tracecorr.model.errors import InputError
 
 # Priorities, share of the low one, events (kind, name, time in ms) -> who is held after each.
@@ -204,7 +203,7 @@ def test_a_controller_that_is_killed_leaves_nobody_held(tmp_path: Path, form: ty
 import os, pathlib, signal
 from tracecorr.control.controller import HOLD, Action
 from tracecorr.control.stopping import Freezer, Guard, StopSignals
-from tracecorr.control.workload import Workload
+from tracecorr.control.stopping import Workload
 {form.__name__}(Workload(pathlib.Path({str(tmp_path / "pid")!r}), os.getuid()), Guard()).apply(Action(HOLD, "low"))
 print("held", flush=True)
 signal.pause()

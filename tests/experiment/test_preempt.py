@@ -26,8 +26,8 @@ from tracecorr.analyze.experiment import STAMPS, as_rows
 from tracecorr.analyze.report.markdown import render_experiment
 from tracecorr.cli import main
 from tracecorr.experiment import preempt
+from tracecorr.experiment.experiment_report import summarize_experiment, summarize_load
 from tracecorr.experiment.preempt import PreemptOptions, Runs, Tried, read_stamps, warn_of_priorities
-from tracecorr.experiment.report import summarize_experiment, summarize_load
 from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

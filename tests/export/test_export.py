@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from perfetto_check import ask
 
 from tracecorr.export.chrome import write_chrome
-from tracecorr.export.files import write_tables
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, parse_time
+from tracecorr.export.table_files import write_tables
 from tracecorr.export.trace import _tell_open, build_trace, split_overlaps
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.export.files import open_fresh, open_fresh_folder
+from tracecorr.export.table_files import open_fresh, open_fresh_folder
 
 
 def test_of_two_exports_to_one_place_the_last_one_stays_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter([1, 2, 3, 4])
-    monkeypatch.setattr("tracecorr.export.files.os.getpid", lambda: next(numbers))
+    monkeypatch.setattr("tracecorr.export.table_files.os.getpid", lambda: next(numbers))
     path = tmp_path / "x.json"
     with open_fresh(path) as first:
         first.write(b"a long one\n" * 9)

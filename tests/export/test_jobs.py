@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from perfetto_check import ask
 
-from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.values import Tables
 from tracecorr.cli import main
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.analyze.kernel_log import summarize_kernel_log
+from tracecorr.analyze.failures import summarize_kernel_log
 from tracecorr.model.kinds import Flag
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture

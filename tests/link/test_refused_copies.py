@@ -67,7 +67,7 @@ def test_the_bytes_of_refused_copies_are_told_apart(tmp_path: Path) -> None:
     capture = _correlate(tmp_path, _copy(0xA0, 64), _copy(0xA1, 128), _REFUSED, *_KERNEL)
     rows = summarize_copies(*(capture.table(name) for name in ("events", "launches", "kernels")))
     assert rows.select("path", "copies", "bytes").rows() == [
-        ("asked of ROCr and refused, then done by a blit kernel", 1, 128),
+        ("requested from ROCr and refused, then done by a blit kernel", 1, 128),
         ("copy engine (SDMA)", 1, 64),
         ("blit kernel __amd_rocclr_copyBuffer", 1, None),
     ]

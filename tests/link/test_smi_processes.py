@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.samples import attach_processes
+from tracecorr.link.polled import attach_processes
 from tracecorr.link.threads.lives import LIFE
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model.schema import CAT

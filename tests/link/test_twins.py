@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tracecorr.analyze.chain import list_chain
 from tracecorr.analyze.ioctls import summarize_driver_events
 from tracecorr.analyze.report import summarize_capture
-from tracecorr.experiment.report import count_moves
+from tracecorr.experiment.experiment_report import count_moves
 from tracecorr.link.functions import nest_calls
 from tracecorr.model import schema
 from tracecorr.model.columns import is_counted

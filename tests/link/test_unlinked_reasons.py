@@ -87,7 +87,7 @@ def test_a_packet_beside_the_trace_says_so(begin: int, reason: str, tmp_path: Pa
         ([_ENTER, _DISPATCH + _INDEX, _LEAVE], _NAMED, "no command line before it in its call"),
         ([_ENTER, _COMMAND, _LEAVE, _DISPATCH + _INDEX], _NAMED, "no enclosing HIP call in the log"),
         ([_ENTER, _COMMAND, _LEAVE, _DISPATCH + _INDEX], _NAMELESS,
-         "the log names no thread: no HIP call surely holds it"),
+         "the log names no thread: its HIP call is not certain"),
     ],
 )  # fmt: skip
 def test_the_first_missing_link_is_named(messages: list[str], owner: str, reason: str | None, tmp_path: Path) -> None:

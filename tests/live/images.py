@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from tracecorr.live.look import Look, Sight, ValueUse
-from tracecorr.live.processes import Process
+from tracecorr.live.processes import Process, Thread
 from tracecorr.live.rings import Queue, read_queue, read_signals
-from tracecorr.live.threads import Thread
 
 BASE = 0x7F0000000000
 SIGNAL_ID = 0x71FCCA6A3D5D5276

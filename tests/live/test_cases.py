@@ -18,9 +18,9 @@ from images import Image, Pages, barrier, barrier_value, dispatch, hqds, invalid
 from tracecorr.analyze.hangs import judge_scene
 from tracecorr.live.driver import Driver, read_driver
 from tracecorr.live.look import Sight, ValueUse
+from tracecorr.live.processes import Thread
 from tracecorr.live.rings import count_packets, read_queue
 from tracecorr.live.scene import make_scene
-from tracecorr.live.threads import Thread
 from tracecorr.read.kfd.dumps import read_dumps
 
 _STALL_NS = 30 * 10**9
@@ -50,7 +50,7 @@ def _never_published() -> Sight:
 
 
 def _writer_behind() -> Sight:
-    """rocm-systems#9249, clr#133: the writer stands behind the barrier_value that waits for it."""
+    """rocm-systems#9249, clr#133: the writer is behind the barrier_value that waits for it."""
     image = Image()
     waited, mine = image.signal(0), image.signal(1)
     packets = [dispatch(0x2000) for _ in range(5)] + [
@@ -127,16 +127,16 @@ def _collective() -> Sight:
 
 # Case, (cause, certainty), words that `seen` has, words that `means` has.
 CASES: list[tuple[Callable[[], Sight], list[tuple[str, str]], tuple[str, ...], tuple[str, ...]]] = [
-    (_pending_dispatches, [("kernel", "")], ("32 of 64 packets pending", "packet 8 of"), ("nothing outside can tell",)),
+    (_pending_dispatches, [("kernel", "")], ("32 of 64 packets pending", "packet 8 of"), ("known from outside",)),
     (_all_met, [("not_taken", "one of")], ("packet 0 of",), ("scheduler is dead", "doorbell was lost", "not mapped")),
-    (_never_published, [("kernel", "")], ("packet 1 of", "slot 0 is INVALID or ended"), ("nothing outside can tell",)),
-    (_writer_behind, [("deadlock", "likely")], ("packet 5 of", "packet 6 of", "a circle"), ("a write of the host",)),
+    (_never_published, [("kernel", "")], ("packet 1 of", "slot 0 is INVALID or ended"), ("known from outside",)),
+    (_writer_behind, [("deadlock", "likely")], ("packet 5 of", "packet 6 of", "circular"), ("a write of the host",)),
     (_foreign_dependency, [("dependency", "one of")], ("no packet of a ring",), ("SDMA", "another process")),
     (_two_rings, [("kernel", ""), ("dependency", "likely")], ("waits for signal",), ("slow", "packet 0 of queue 7")),
     (_lost_copy, [("lost_completion", "one of")], ("copy that began",), ("SDMA",)),
     (_lost_packet, [("lost_completion", "one of")], ("packet 0 of", "is 1"), ("SDMA", "lost")),
-    (_lock_order, [("deadlock", "proved")], ("thread 11", "thread 12", "a circle"), ("deadlock",)),
-    (_foreign_lock, [("lock", "")], ("whose owner is not known", "1 more thread waits"), ("is not known",)),
+    (_lock_order, [("deadlock", "proved")], ("thread 11", "thread 12", "a circular wait"), ("deadlock",)),
+    (_foreign_lock, [("lock", "")], ("its owner is not known", "1 more thread waits"), ("is not known",)),
     (_held_lock, [("kernel", "")], ("thread 12 waits for the lock", "which thread 11 holds"), ("slow",)),
     (_collective, [("peers", "likely")], ("ncclDevKernel",), ("peers",)),
 ]  # fmt: skip

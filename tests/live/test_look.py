@@ -14,10 +14,9 @@ from images import BASE, Image, dispatch, hold
 from tracecorr.analyze.hangs import judge_scene
 from tracecorr.cli import main
 from tracecorr.live.look import look_twice
-from tracecorr.live.memory import PAGE, Memory
-from tracecorr.live.processes import tell_occupancy
+from tracecorr.live.process_memory import PAGE, Memory
+from tracecorr.live.processes import read_threads, tell_occupancy
 from tracecorr.live.scene import describe_sight, make_scene
-from tracecorr.live.threads import read_threads
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the memory of another process is read as root")
 
@@ -123,8 +122,8 @@ def test_queues_that_share_too_few_slots_are_told(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        (("--deep", "--watch"), 2, "--deep reads once"), (("--stall", "0s"), 2, "is no time"),
-        (("--wait", "1 day"), 2, "is no time"), (("--debugfs", "."), 2, "--deep"),
+        (("--deep", "--watch"), 2, "--deep and --watch cannot be combined"), (("--stall", "0s"), 2, "is not a time"),
+        (("--wait", "1 day"), 2, "is not a time"), (("--debugfs", "."), 2, "--deep"),
         (("--pid", "1", "--all"), 2, "exclude each other"), (("--pid", "4194304999"), 2, "there is no process"),
     ],
 )  # fmt: skip

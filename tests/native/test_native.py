@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from tracecorr import native
 from tracecorr.model.kinds import LAYERS, Flag
-from tracecorr.native.library import LIBRARY, checksum, load
+from tracecorr.native.binding import LIBRARY, checksum, load
 from tracecorr.read.amdlog import tokens
 from tracecorr.read.amdlog.calls import NO_EXIT, OPEN
 from tracecorr.read.amdlog.messages import Kind
-from tracecorr.read.text import PAD, Codes, Text
+from tracecorr.read.byte_text import PAD, Codes, Text
 
 _SOURCES = sorted(Path(native.__file__).parent.glob("*.[ch]"))
 _LINES = st.lists(

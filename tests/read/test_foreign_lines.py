@@ -15,7 +15,7 @@ from tracecorr.read.kernel_log.printk import read_kernel_log
 from tracecorr.read.kfd.dumps import read_snapshots
 from tracecorr.read.kfd.smi import read_smi_events
 from tracecorr.read.kfd.topology import read_polls
-from tracecorr.read.rocprof.files import read_rocprof
+from tracecorr.read.rocprof.text_files import read_rocprof
 
 _PREFIX = ":{}:rocvirtual.cpp           :1165: {:010d} us: [pid:7 tid: 0x7f00000000a0] {}"
 _AMD_LOG = [

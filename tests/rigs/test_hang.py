@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from rig import NullGpu, run_verb
 
-from tracecorr.analyze.locks import summarize_lock_waits
+from tracecorr.analyze.slow_calls import summarize_lock_waits
 from tracecorr.store import Capture
 
 pytestmark = [pytest.mark.machine, pytest.mark.nullgpu]
@@ -55,7 +55,7 @@ def look(pid: int, *options: str, cwd: Path) -> tuple[int, dict[str, Any]]:
     return ended.status, process
 
 
-# Scene, variables, answers (cause and certainty; None = nothing stands), what the chain names, exit status before
+# Scene, variables, answers (cause and certainty; None = nothing hangs), what the chain names, exit status before
 # --stall. The second answer is right where the machine was so slow that the scene was over when it was looked at.
 _Answer = tuple[str, str] | None
 SCENES: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[_Answer, ...], tuple[str, ...], int]] = {
@@ -63,9 +63,9 @@ SCENES: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[_Answer, ...], tu
     "lost signal": (("kernel", "1"), {"NULLGPU_LOSE": "2"}, (("lost_completion", "one of"),), (" is 1",), 5),
     "wait behind its waiter": (
         ("behind",), {"NULLGPU_STALL": "0", "GPU_MAX_HW_QUEUES": "1"}, (("deadlock", "likely"),),
-        ("waits for the value", "stands behind", "a circle"), 5,
+        ("waits for the value", "is behind", "a circular wait"), 5,
     ),
-    "lock cycle": (("locks",), {}, (("deadlock", "proved"),), ("waits for the lock", "a circle"), 4),
+    "lock cycle": (("locks",), {}, (("deadlock", "proved"),), ("waits for the lock", "a circular wait"), 4),
     "stopped process": (("stopped",), {}, (("halted", "proved"),), ("SIGSTOP",), 4),
     # What only seems to stand.
     "long kernel": (("kernel", "2"), {"NULLGPU_KERNEL_NS": "60000000000"}, (("kernel", ""), None), ("vadd(",), 5),

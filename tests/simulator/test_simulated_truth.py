@@ -156,7 +156,7 @@ def test_a_clock_of_jiffies_is_unaligned_and_links_nothing_wrong(tmp_path: Path)
     assert (score.method, found) == ("unaligned", right)
     assert score.covered[0] == score.covered[1]
     (warning,) = [w for w in Capture.open(tmp_path / "run.tracecorr").info["warnings"] if w.startswith("ftrace:ticks")]
-    assert "pairs are too near to tell the rate of ticks" in warning
+    assert "pairs are too close together to show the rate of ticks" in warning
 
 
 @pytest.mark.parametrize("level", [3, 4])
@@ -302,4 +302,4 @@ def test_cycles_that_pairs_tell_at_one_moment_alone_are_not_aligned(tmp_path: Pa
     score = score_scene("cycles", scene, tmp_path)
     assert score.method == "unaligned"
     (warning,) = [w for w in Capture.open(tmp_path / "run.tracecorr").info["warnings"] if w.startswith("ftrace")]
-    assert "pairs are too near to tell the rate of x86-tsc" in warning
+    assert "pairs are too close together to show the rate of x86-tsc" in warning

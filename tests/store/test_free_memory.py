@@ -10,8 +10,8 @@ import pytest
 from tracecorr.cli import main
 from tracecorr.model.errors import MachineError
 from tracecorr.pipeline import correlate
-from tracecorr.store import memory
-from tracecorr.store.memory import available_memory_bytes, free_memory_bytes, refuse_hopeless
+from tracecorr.store import free_memory
+from tracecorr.store.free_memory import available_memory_bytes, free_memory_bytes, refuse_hopeless
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "t1-streams.tracecorr"
 MEMINFO = "MemTotal:       16000000 kB\nMemFree:          100000 kB\nMemAvailable:    4000000 kB\nSwapFree: {swap} kB\n"
@@ -23,9 +23,9 @@ def _tell(monkeypatch: pytest.MonkeyPatch, folder: Path, meminfo: str, limit: st
     (folder / "own").write_text("0::/a\n")
     (folder / "groups" / "a").mkdir(parents=True, exist_ok=True)
     (folder / "groups" / "a" / "memory.max").write_text(limit + "\n")
-    monkeypatch.setattr(memory, "_MEMINFO", folder / "meminfo")
-    monkeypatch.setattr(memory, "_OWN_CGROUP", folder / "own")
-    monkeypatch.setattr(memory, "_CGROUPS", folder / "groups")
+    monkeypatch.setattr(free_memory, "_MEMINFO", folder / "meminfo")
+    monkeypatch.setattr(free_memory, "_OWN_CGROUP", folder / "own")
+    monkeypatch.setattr(free_memory, "_CGROUPS", folder / "groups")
 
 
 @pytest.mark.parametrize(

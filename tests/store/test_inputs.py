@@ -21,9 +21,9 @@ from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
-from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
-from tracecorr.store.pages import trace_clock
 from tracecorr.store.raw import SHOWN_BYTES, RawStream, copy_in, describe_file, read_at, read_chunks, read_head
+from tracecorr.store.trace_folders import trace_clock
+from tracecorr.store.zstd_frames import FRAME_BYTES, FrameReader, FrameWriter
 
 LINE = b":3:hip_memory.cpp            :777 : 0123456789 us: [pid:7 tid:0x7f01] hipMalloc: Returned hipSuccess : \n"
 _GIB = 1 << 30

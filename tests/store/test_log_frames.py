@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tracecorr.model.errors import InputError
-from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
 from tracecorr.store.raw import copy_in, open_read_at, read_at, read_chunks, read_head
+from tracecorr.store.zstd_frames import FRAME_BYTES, FrameReader, FrameWriter
 
 PIECES = [b"first line\nsecond", b" line\n" * 50, b"x", b"last\n" * 7]
 

@@ -24,8 +24,8 @@ from tracecorr.model import schema
 from tracecorr.model.errors import WorkerError
 from tracecorr.store import log_ranges
 from tracecorr.store.capture import Capture
-from tracecorr.store.frames import FrameReader, FrameWriter
 from tracecorr.store.log_ranges import count_processes, open_processes
+from tracecorr.store.zstd_frames import FrameReader, FrameWriter
 
 
 def _imported(folder: Path, data: Path, name: str, *, compressed: bool) -> Path:

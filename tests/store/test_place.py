@@ -12,7 +12,7 @@ import pytest
 from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import import_files, make_dataset
 from tracecorr.store.fleet import begin_fleet, finish_fleet
-from tracecorr.store.place import check_place
+from tracecorr.store.new_folder import check_place
 
 LOG = ":3:hip_api.cpp :1 : 5 us: [pid:7 tid:0x7f0000000000] hipInit ( 0 )\n"
 

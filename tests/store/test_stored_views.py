@@ -12,7 +12,7 @@ from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.timeline.build import build_views
-from tracecorr.timeline.files import read_views, write_views
+from tracecorr.timeline.pyramid import read_views, write_views
 
 _SAMPLE = Path(__file__).parents[2] / "samples" / "streams-graph.tracecorr"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect, count_failed, describe_ns
+from tracecorr.analyze.values import as_text, collect, count_failed, describe_ns
 from tracecorr.model.columns import is_internal
 from tracecorr.model.kinds import GRAPH_CALL, QUEUE_CREATED
 from tracecorr.model.schema import CAT

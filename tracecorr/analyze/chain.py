@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.values import Tables
 from tracecorr.model.columns import is_counted
 
 _Row = dict[str, Any]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect
-from tracecorr.analyze.values import render_ns
-from tracecorr.clock.place import UNTIMED
+from tracecorr.analyze.values import as_text, collect, render_ns
+from tracecorr.clock.placing import UNTIMED
 from tracecorr.model.kinds import Flag
 
 # Width of the bounds of a piece where they are widest; without it, the sum of both sides.

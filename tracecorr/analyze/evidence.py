@@ -1,4 +1,4 @@
-"""One capture as verdicts and reports see it: its tables and what is computed of them, each once."""
+"""One capture as verdicts and reports see it: its tables, what is computed of them, each once, and what was lost."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ import polars as pl
 
 from tracecorr.analyze.calls import list_setup_calls
 from tracecorr.analyze.failures import summarize_complaints
-from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import GpuTimes, measure_gpu_times
 from tracecorr.analyze.ioctls import summarize_devices
 from tracecorr.analyze.kernels import count_profiled
-from tracecorr.analyze.losses import HAS_NO_HEAD
 from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.priorities import summarize_priorities, summarize_service
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_backlog
 from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.still_open import StillOpen, find_still_open
-from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.values import Tables, as_text, collect, render_ns
 from tracecorr.model.columns import is_counted
 from tracecorr.model.errors import InputError
 from tracecorr.store.coverage import Coverage, measure_coverage
@@ -71,11 +69,11 @@ class Thresholds:
                 changed[name] = known[name](text)
             except ValueError as error:
                 kind = "whole number" if known[name] is int else "number"
-                raise InputError(f"threshold {word!r} holds no {kind}", "write NAME=NUMBER") from error
+                raise InputError(f"threshold {word!r} has no {kind}", "write NAME=NUMBER") from error
             if name == "scheduler" and text not in ("", *_SCHEDULERS):
                 raise InputError(f"there is no scheduler {text!r}", f"schedulers are: {', '.join(_SCHEDULERS)}")
             if known[name] is not str and not 0 <= changed[name] < math.inf:
-                raise InputError(f"threshold {word!r} is no limit", "write a number of 0 or more")
+                raise InputError(f"threshold {word!r} is not a limit", "write a number of 0 or more")
         return cls(**changed)
 
 
@@ -360,3 +358,63 @@ def name_partial(evidence: Evidence) -> str:
 def because(why: str) -> str:
     """Return a reason in brackets; empty if there is none."""
     return f" ({why})" if why else ""
+
+
+# Rows of `losses` of a log that begins in the middle of the run: what is missing lies before its first line.
+HAS_NO_HEAD = (
+    (pl.col("source").cast(pl.String) == "amd_log") & pl.col("from_ns").is_null() & pl.col("to_ns").is_not_null()
+)
+
+
+def summarize_losses(losses: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per source and CPU: spans with losses and the records lost in them.
+
+    `untold` counts the spans with an unknown number of lost records.
+    """
+    return collect(
+        losses.with_columns(as_text("source"))
+        .group_by("source", "cpu")
+        .agg(
+            pl.len().cast(pl.Int64).alias("spans"),
+            pl.col("count").sum().alias("lost"),
+            pl.col("count").is_null().sum().cast(pl.Int64).alias("untold"),
+            pl.col("from_ns").min().alias("first_ns"),
+            pl.col("to_ns").max().alias("last_ns"),
+        )
+        .sort("source", "cpu")
+    )
+
+
+def count_at_least(losses: pl.DataFrame) -> int:
+    """Return how many lost records are a lower bound: lost lines of the log are counted by the gaps that they leave.
+
+    Args:
+        losses: as `summarize_losses` returns them.
+    """
+    return int(losses.filter(pl.col("source") == "amd_log")["lost"].sum() or 0)
+
+
+def summarize_ledger(ledger: pl.LazyFrame, files: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per file, outcome and reason, with the bytes and their share of a file that is not empty."""
+    sizes = files.select("file", "path", "size")
+    return collect(
+        ledger.with_columns(as_text("source", "outcome", "reason"))
+        .group_by("file", "source", "outcome", "reason")
+        .agg(pl.col("records").sum(), pl.col("bytes").sum())
+        .join(sizes, on="file", how="left")
+        .with_columns(percent=pl.when(pl.col("size") > 0).then(100 * pl.col("bytes") / pl.col("size")).round(2))
+        .sort(["file", "outcome", "bytes"], descending=[False, True, True])
+        .select("path", "source", "outcome", "reason", "records", "bytes", "percent")
+    )
+
+
+def summarize_unaccounted(ledger: pl.LazyFrame, files: pl.LazyFrame) -> pl.DataFrame:
+    """Return the files whose ledger does not add up to their size: none, unless a reader is wrong."""
+    booked = ledger.group_by("file").agg(pl.col("bytes").sum())
+    return collect(
+        files.select("file", "path", "size")
+        .join(booked, on="file", how="inner")
+        .filter(pl.col("bytes") != pl.col("size"))
+        .select("path", "size", "bytes", (pl.col("size") - pl.col("bytes")).alias("missing"))
+        .sort("path")
+    )

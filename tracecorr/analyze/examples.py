@@ -35,7 +35,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "GROUP BY /* l.node, */ k.display, l.queue ORDER BY dispatches DESC",
     ),
     "gpu-times": (
-        "GPU times by queue and kind of packet (what ran at once is summed up twice; a barrier is no work)",
+        "GPU times by queue and kind of packet (times that overlap count twice; a barrier is no work)",
         "SELECT /* node, */ queue, kind, COUNT(*) AS packets, COUNT(gpu_end_ns - gpu_start_ns) AS timed, "
         "SUM(gpu_end_ns - gpu_start_ns) AS gpu_total_ns, MIN(gpu_start_ns) AS first_start_ns, "
         "MAX(gpu_end_ns) AS last_end_ns FROM launches GROUP BY /* node, */ queue, kind ORDER BY queue, kind",
@@ -46,7 +46,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "JOIN events c ON i.chain = c.event WHERE i.layer = 'ioctl' GROUP BY c.name, i.name ORDER BY n DESC",
     ),
     "kernel-time-of-calls": (
-        "time of the outermost HIP calls, and what of it their threads spent in ioctls and other system calls",
+        "time of the outermost HIP calls, and how much of it was in ioctls and other system calls",
         "SELECT c.name AS hip_call, COUNT(*) AS calls, SUM(c.dur_ns) AS total_ns, SUM(s.ioctls) AS ioctls, "
         "SUM(s.ioctl_ns) AS in_ioctls_ns, SUM(s.others) AS other_syscalls, SUM(s.other_ns) AS in_other_syscalls_ns "
         "FROM events c LEFT JOIN (SELECT chain, SUM(CASE WHEN layer = 'ioctl' THEN 1 ELSE 0 END) AS ioctls, "
@@ -84,7 +84,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "GROUP BY /* l.node, */ l.stream, k.display ORDER BY dispatches DESC, l.stream, kernel",
     ),
     "waits-for": (
-        "which stream's packets and copies waited for a signal of which other's, and how often",
+        "which stream waited for signals of which other stream, and how often",
         "SELECT /* b.node, */ b.stream AS waiting_stream, b.queue AS waiting_queue, b.kind AS waiting_kind, "
         "a.stream AS of_stream, a.queue AS of_queue, a.kind AS of_kind, COUNT(*) AS waits FROM links k "
         "JOIN launches a ON k.from_event = a.event JOIN launches b ON k.to_event = b.event "
@@ -124,7 +124,7 @@ def find_example(name: str, *, by_node: bool = False) -> str:
 
     Args:
         name: one of `EXAMPLES`.
-        by_node: the capture is a dataset of many nodes: what belongs to one of them is told with its node.
+        by_node: whether the capture is a dataset of many nodes; then the query names the node of each row.
 
     Raises:
         InputError: there is no such example.

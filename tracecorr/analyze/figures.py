@@ -13,8 +13,8 @@ import polars as pl
 from tracecorr.analyze.calls import summarize_hip_calls
 from tracecorr.analyze.compare.counts import measure_rate
 from tracecorr.analyze.compare.statistics import STAGES, read_steady
-from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.latency import summarize_paths
+from tracecorr.analyze.values import Tables, collect
 from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.columns import is_counted
 from tracecorr.model.errors import InputError

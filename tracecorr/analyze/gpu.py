@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect, percentile, sum_overlaps
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers
+from tracecorr.analyze.values import Tables, add_gaps, as_text, collect, percentile, sum_overlaps
 from tracecorr.link.events import attach_fields
 from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import CORRELATION_RULE
@@ -192,7 +192,7 @@ def _find_host(gap: dict[str, Any], calls: pl.DataFrame) -> tuple[str | None, st
     rows = own.drop_nulls("end_ns").select("name", ns=inside).filter(pl.col("ns") > 0)
     longest = rows.sort("ns", descending=True).head(1)
     name, ns = longest.row(0) if longest.height else (None, None)
-    # A call of which one line is seen may have lasted through it.
+    # A call with one line only may have lasted through it.
     is_sure = own.filter(pl.col("end_ns").is_null() & (pl.col("start_ns") < until)).is_empty()
     return call, name, ns, until - began - int(rows["ns"].sum()) if is_sure else None
 
@@ -231,7 +231,7 @@ def measure_gpu_times(tables: Tables) -> GpuTimes:
 def _summarize_gpu_busy(work: _GpuWork, *, is_lossy: bool) -> pl.DataFrame:
     """Return one row per kind of work and GPU; of packets whose GPU is not known one together.
 
-    Where not every packet is timed, or the log lost lines, times are lower bounds, and nothing is told of what was
+    If not every packet is timed, or the log lost lines, times are lower bounds, and nothing is known of what was
     idle: packets that are not known may have run there.
 
     Args:

@@ -1,7 +1,7 @@
 """Why something stands still: what waits for what, up to a circle, to work that may run, or to what cannot be seen.
 
 The same rules serve a running process (`live`) and the end of a capture (`still_open`). A circle counts only if each of
-its conditions can be met by nobody outside of it; where somebody unseen may meet one, that is told with it.
+nothing outside of it can meet its conditions; if something unseen may meet one, the text says so.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _list_waits(scene: Scene, key: str) -> tuple[Wait, ...]:
     if head == key:
         return work.waits
     first = scene.works[head]
-    behind = Wait("order", f"{work.name} stands behind {first.told} in the same ring", (head,))
+    behind = Wait("order", f"{work.name} is behind {first.told} in the same ring", (head,))
     return (behind,)
 
 
@@ -86,7 +86,9 @@ def _follow(scene: Scene, key: str, path: tuple[str, ...]) -> Chain:
     me: Waiter | Work = scene.waiters.get(key) or scene.works[key]
     own = (me.event,) if me.event is not None else ()
     if key in path:
-        return Chain(End.CIRCLE, ("each waits for the next one, the last one for the first: a circle",), last=key)
+        return Chain(
+            End.CIRCLE, ("each waits for the next one, the last one for the first: a circular wait",), last=key
+        )
     waits = _list_waits(scene, key)
     if not waits:
         end = End.UNSEEN if isinstance(me, Waiter) else End.RUNS
@@ -121,7 +123,7 @@ class Judgment:
     Args:
         cause: `halted`, `deadlock`, `driver`, `error`, `preempted`, `unmapped`, `kernel`, `peers`, `value`,
             `dependency`, `not_taken`, `lost_completion`, `lock` or `signal`.
-        certainty: `proved`, `likely`, `one of`; empty where nothing more than what was seen is known.
+        certainty: `proved`, `likely`, `one of`; empty if only what was seen is known.
         seen: what was seen, one fact a line.
         means: what that means.
         would_decide: the next harmless look.
@@ -137,7 +139,7 @@ class Judgment:
 
 
 def judge_scene(scene: Scene, stood_ns: int, stall_ns: int) -> list[Judgment]:
-    """Return what stands in a scene; nothing where all moves or nothing is to be done.
+    """Return what stands in a scene; nothing if all moves or nothing is to be done.
 
     Args:
         scene: two looks at a process.
@@ -189,8 +191,8 @@ def _judge_waiter(scene: Scene, waiter: Waiter, chain: Chain, others: int, is_lo
         means = f"who holds the lock {'is ' + last.told + ': ' + last.doing if last else 'is not known'}"
         more = (f"{others} more thread{'s wait' if others > 1 else ' waits'} for that lock",) if others else ()
         return Judgment("lock", _LIKELY if last else "", (*chain.steps, *more), means, _STACKS, is_long)
-    who = " or ".join(chain.others) or "somebody that was not seen"
-    means = f"no AQL packet is left that completes it: it was lost, or {who} still owes it"
+    who = " or ".join(chain.others) or "something that was not seen"
+    means = f"no AQL packet is left that completes it: it was lost, or {who} has not completed it yet"
     return Judgment("signal", _ONE_OF, chain.steps, means, _SDMA, is_long)
 
 
@@ -220,7 +222,7 @@ def _judge_ring(scene: Scene, ring: Ring, behind: list[str], stood_ns: int, is_l
     if chain.end is End.CIRCLE:
         certainty = _PROVED if chain.is_gated and not chain.others else _LIKELY
         unless = f"; only {' or '.join(dict.fromkeys(chain.others))} could end it" if chain.others else ""
-        means = f"a deadlock: what would let the head go on stands behind it{unless}"
+        means = f"a deadlock: what would let the head go on is behind it{unless}"
         return Judgment("deadlock", certainty, told, means, "who else writes there", certainty == _PROVED or is_long)
     if (judgment := _judge_lines(scene.lines, ring, told, is_long)) is not None:
         return judgment
@@ -229,11 +231,11 @@ def _judge_ring(scene: Scene, ring: Ring, behind: list[str], stood_ns: int, is_l
         return Judgment("unmapped", _LIKELY, (*told, scene.unmapped), means, _REGISTERS, is_long)
     if head.waits and chain.end is End.RUNS:
         what = scene.works[chain.last].told
-        means = f"it waits for {what}, which runs or waits to run; nothing outside can tell whether it will end"
+        means = f"it waits for {what}, which runs or waits to run; whether it will end cannot be known from outside"
         return Judgment("dependency", _LIKELY, told, means, _REGISTERS, is_long)
     if head.waits:
-        who = " or ".join(chain.others) or "somebody that was not seen"
-        means = f"nobody in the rings that were seen will meet it: {who} must"
+        who = " or ".join(chain.others) or "something that was not seen"
+        means = f"nothing in the rings that were seen will end the wait: {who} must"
         cause = "value" if any(wait.what == "value" for wait in head.waits) else "dependency"
         decide = "look again after --stall; the log of the run (AMD_LOG_LEVEL=4)"
         return Judgment(cause, _ONE_OF, told, means, decide, is_long)
@@ -253,7 +255,7 @@ def _judge_lines(lines: Sequence[Line], ring: Ring, seen: tuple[str, ...], is_lo
         return None
     if any(line.names_process for line in others):
         return Judgment("driver", _LIKELY, told, f"the driver names this process. {means}", decide, is_long)
-    means = f"the driver had trouble since the process began: {means} Or it stands for another reason"
+    means = f"the driver had trouble since the process began: {means} Or there is another reason"
     return Judgment("driver", _ONE_OF, told, means, decide, is_long)
 
 
@@ -283,8 +285,8 @@ def _judge_head(head: Work, slot: Slot | None, seen: tuple[str, ...], seconds: f
         return Judgment("peers", _LIKELY, seen, means, "tracecorr hang on the other ranks", is_long)
     if head.kernel:
         means = (
-            f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; nothing outside can "
-            f"tell whether it will end. {_tell_slot(slot)} {_UNSEEN}"
+            f"{head.kernel} has been at the head for at least {seconds:.1f} s{tell_longest(head)}; whether it will end "
+            f"cannot be known from outside. {_tell_slot(slot)} {_UNSEEN}"
         )
         return Judgment("kernel", "", seen, means, _REGISTERS if slot is None else _WAVES, is_long)
     means = (
@@ -304,7 +306,7 @@ def _tell_slot(slot: Slot | None) -> str:
 
 def _judge_lost(seen: tuple[str, ...], is_long: bool) -> Judgment:
     means = (
-        "no AQL packet is left, and a completion signal still stands: it was lost, or SDMA, a handler of the host or "
-        f"another process uses the signal now and still owes it {_UNSEEN}"
+        "no AQL packet is left, and a signal is not completed: the completion was lost, or SDMA, a handler of the host "
+        f"or another process uses the signal now and has not completed it yet {_UNSEEN}"
     )
     return Judgment("lost_completion", _ONE_OF, seen, means, _SDMA, is_long)

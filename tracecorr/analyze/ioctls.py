@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, as_text, collect, count_failed, describe_ns, spread_ns, total
+from tracecorr.analyze.values import Tables, as_text, collect, count_failed, describe_ns, spread_ns, total
 from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import HALF_SEEN
 from tracecorr.read.kfd.ioctls import HANDLER_PREFIX

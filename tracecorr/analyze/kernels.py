@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect, percentile, total
+from tracecorr.analyze.values import collect, percentile, total
 from tracecorr.model.kinds import DISPATCH_FIELDS, GRAPH_CALL, KERNEL_FIELDS, SHADER_NAME
 
 # Name of the row of dispatches whose kernel no line tells.
@@ -12,7 +12,7 @@ UNKNOWN_KERNEL = "(unknown)"
 
 
 def summarize_named(launches: pl.LazyFrame, kernels: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFrame:
-    """Return the rows of `summarize_kernels` with `named`, and those of kernels of which there is nothing else.
+    """Return the rows of `summarize_kernels` with `named`, and rows of kernels that have only a name.
 
     `named` counts the lines that name the kernel while the log shows no packet of it. Up to AMD_LOG_LEVEL=3, from ROCm
     7.2 on up to 4, they are all that it prints of a launch. What changes or adds a node of a graph prints one, too, but

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.calls import list_graph_calls, list_setup_calls
-from tracecorr.analyze.frames import Tables, collect, percentile
+from tracecorr.analyze.values import Tables, collect, percentile
 
 _SILENT = "no {} is in the log: the program submitted none, or AMD_LOG_LEVEL was too low to print them (5 prints them)"
 NO_PACKET, NO_DISPATCH = _SILENT.format("packet"), _SILENT.format("dispatch")
@@ -98,7 +98,7 @@ _LOOKED_AT = 20_000  # launches, around the middle of the capture
 
 
 def find_steady_launch(tables: Tables) -> int | None:
-    """Return the HIP call of a dispatch without set-up work whose duration is the median; None where there is none.
+    """Return the HIP call of a dispatch without set-up work whose duration is the median; None if there is none.
 
     Of calls with more and less known moments only those with the most are looked at.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect, percentile, total
+from tracecorr.analyze.values import collect, percentile, total
 from tracecorr.model.kinds import COPY_REFUSED
 
 _KINDS = ("allocate_device", "allocate_host", "lock")
@@ -120,7 +120,7 @@ _STEPS = {
     "host_memcpy_rect": "host memcpy without the GPU, rectangle",
     "host_memcpy_h2d": "host memcpy without the GPU, host to device",
     "host_memcpy_d2h": "host memcpy without the GPU, device to host",
-    COPY_REFUSED: "asked of ROCr and refused, then done by a blit kernel",
+    COPY_REFUSED: "requested from ROCr and refused, then done by a blit kernel",
     "blit_staging_h2d": "blit kernel through staging, host to device",
     "blit_staging_d2h": "blit kernel through staging, device to host",
 }
@@ -148,7 +148,7 @@ def _engine_copies(launches: pl.LazyFrame) -> pl.LazyFrame:
     timed = (gpu_ns > 0) & pl.col("size_bytes").is_not_null()
     return (
         copies.with_columns(
-            path=pl.when(engine).then(pl.lit("copy engine (SDMA)")).otherwise(pl.lit("hsa copy, engine left to ROCr"))
+            path=pl.when(engine).then(pl.lit("copy engine (SDMA)")).otherwise(pl.lit("hsa copy, ROCr chose the engine"))
         )
         .group_by("path", pl.col("engine").cast(pl.UInt64))
         .agg(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.values import Tables, as_text, collect
 
 _QUEUES, _PROCESSES = "queues", "processes"
 # VMIDs of the KFD (gmc_v*.c, kfd_device.c, Linux 6.1 to 7.3); amdgpu.hws_max_conc_proc may lower them.

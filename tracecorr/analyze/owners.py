@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.calls import is_called
-from tracecorr.analyze.frames import Tables, as_text, collect, percentile
-from tracecorr.analyze.hqd import gpu_id_text
+from tracecorr.analyze.queues import gpu_id_text
+from tracecorr.analyze.values import Tables, as_text, collect, percentile
 from tracecorr.model.columns import is_failed
 
 

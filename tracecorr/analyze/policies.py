@@ -11,8 +11,7 @@ import polars as pl
 
 from tracecorr.analyze.compare.statistics import MIN_VALUES, QUANTILES, Sample, resample
 from tracecorr.analyze.experiment import TOGETHER, took_ns
-from tracecorr.analyze.frames import percentile
-from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.values import percentile, render_ns
 from tracecorr.analyze.verdicts.model import Finding
 
 _NONE = "none"
@@ -26,7 +25,7 @@ _MECHANISMS = {
     "cumask": "isolation: each has its own CUs and never more; a partition (CPX) isolates memory and queues, too",
     "slice": "host hold-back: the low one launches nothing outside of its slice; its queued packets go on",
     "event": "host hold-back: the low one launches nothing while the high one is busy; its queued packets go on",
-    "stop": "host hold-back: the low one's host stands still; its queued packets and running kernels go on",
+    "stop": "host hold-back: the low one's host code is stopped; its queued packets and running kernels go on",
     "suspend": "preemption: the driver takes the low one's queues off the GPU and saves their waves; each switch also "
     "unmaps the high one's queues once",
     "command": "host hold-back by a policy of the user's",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.calls import name_kinds
-from tracecorr.analyze.frames import Tables, collect, spread_ns
 from tracecorr.analyze.latency import add_errors, gap_error, list_tellers, widest
+from tracecorr.analyze.values import Tables, collect, spread_ns
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.analyze.clocks import find_untimed
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.values import Tables, collect
 from tracecorr.link.mqds import list_mqd_operations
 from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import INFERRED, QUEUES_COUNTED

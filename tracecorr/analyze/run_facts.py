@@ -9,8 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
-from tracecorr.analyze.values import count_of
+from tracecorr.analyze.values import Tables, collect, count_of
 from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps, name_state
 

@@ -1,4 +1,4 @@
-"""Slow HIP calls taken apart: what of the time of a call is known, by what it was spent on."""
+"""Where the time of slow HIP calls went: what of the time of a call is known, by what it was spent on; mutexes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.calls import is_called
-from tracecorr.analyze.frames import Tables, add_gaps, as_text, collect
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.values import Tables, add_gaps, as_text, collect, count_of, render_ns
+from tracecorr.link.locks import waits_for_mutex
+from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
 
 _MOST_CALLS = 10
@@ -36,10 +37,10 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
         tables: of a capture.
         call: event of a HIP call whose start and end were seen, and that no other one encloses; no row if it is none.
 
-    Returns: call_event, told (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns (the
-        longest system call or ioctl in the making of the queue), syscalls (number), syscall_ns, longest, longest_ns
-        (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null where no switch of the thread is
-        recorded), rest_ns.
+    Returns: call_event, summary (the rest in words), name, thread, dur_ns, child_ns, queue_ns, of_queue, of_queue_ns
+        (the longest system call or ioctl in the making of the queue), syscalls (number), syscall_ns, longest,
+        longest_ns (of the system calls and ioctls), ioctls, ioctl_ns, lock_ns, off_cpu_ns (null if no switch of the
+        thread is recorded), rest_ns.
     """
     calls = _choose_calls(tables, call)
     parts = _list_parts(tables, calls)
@@ -66,7 +67,7 @@ def summarize_slow_calls(tables: Tables, call: int | None = None) -> pl.DataFram
         "name", "thread", "dur_ns", "child_ns", "queue_ns", "of_queue", "of_queue_ns", "syscalls", "syscall_ns",
         "longest", "longest_ns", "ioctls", "ioctl_ns", "lock_ns", "off_cpu_ns", "rest_ns",
     )  # fmt: skip
-    return found.select(pl.col("call").alias("call_event"), pl.Series("told", told, dtype=pl.String), *columns)
+    return found.select(pl.col("call").alias("call_event"), pl.Series("summary", told, dtype=pl.String), *columns)
 
 
 def _describe_slow_call(row: Mapping[str, Any]) -> str:
@@ -187,3 +188,65 @@ def _measure_cover(parts: pl.DataFrame) -> pl.DataFrame:
     """Return of each call (call, covered_ns) the time in which at least one of its parts lies."""
     spans = add_gaps(parts.rename({"from_ns": "start_ns"}), ["call"])
     return spans.group_by("call").agg(pl.col("covered_ns").sum())
+
+
+_SAME = ["process", "lock", "call", "woken_by", "waker_call"]
+
+
+def summarize_lock_waits(tables: Tables) -> pl.DataFrame:
+    """Return the waits for mutexes that ended, those of one call at one lock by one waker together, the longest first.
+
+    Args:
+        tables: gives the table of a capture by its name.
+
+    Returns: event (of the longest wait), process, lock (address), call (HIP call around the wait), waits, threads,
+        waited_ns (in all), longest_ns, tid (of the longest), woken_by (tid), waker_call (HIP call around the wake-up),
+        wake_event, summary (the same in words).
+    """
+    futexes = list_futexes(tables)
+    waits = futexes.filter(waits_for_mutex() & (pl.col("result") == "0") & pl.col("dur_ns").is_not_null())
+    links = tables("links").filter(pl.col("rule").cast(pl.String) == "lock_wait")
+    wakes = futexes.select(wake_event="event", woken_by="tid", waker_call="call")
+    ended = links.select(event="to_event", wake_event="from_event").join(wakes, on="wake_event", how="left")
+    rows = waits.join(ended, on="event", how="left").sort("dur_ns", "event", descending=[True, False])
+    grouped = rows.group_by(_SAME, maintain_order=True).agg(
+        pl.col("event", "tid", "wake_event").first(), waits=pl.len().cast(pl.Int64),
+        threads=pl.col("tid").n_unique().cast(pl.Int64), waited_ns=pl.col("dur_ns").sum(),
+        longest_ns=pl.col("dur_ns").max(),
+    )  # fmt: skip
+    found = collect(grouped.sort("waited_ns", "event", descending=[True, False]))
+    columns = (
+        "event", "process", "lock", "call", "waits", "threads", "waited_ns", "longest_ns", "tid", "woken_by",
+        "waker_call", "wake_event",
+    )  # fmt: skip
+    words = [_describe_waits(row) for row in found.iter_rows(named=True)]
+    return found.select(*columns, summary=pl.Series(words, dtype=pl.String))
+
+
+def list_futexes(tables: Tables) -> pl.LazyFrame:
+    """Return the futex calls of a trace: event, process, thread, tid, dur_ns, chain, result, lock, op, val, call."""
+    is_futex = (pl.col("layer").cast(pl.String) == "syscall") & (pl.col("name").cast(pl.String) == "futex")
+    rows = tables("events").filter(is_futex & is_counted())
+    rows = rows.select("event", "process", "thread", "tid", "dur_ns", "chain", *as_text("result"))
+    key = pl.col("key").cast(pl.String)
+    names = {"lock": "uaddr", "op": "op", "val": "val"}
+    args = tables("args").join(rows.select("event"), on="event", how="semi").group_by("event")
+    given = args.agg(pl.col("u64").filter(key == name).first().alias(column) for column, name in names.items())
+    roots = tables("events").join(rows.select(event="chain"), on="event", how="semi")
+    named = roots.select(pl.col("name").cast(pl.String).alias("call"), chain="event")
+    return rows.join(given, on="event").join(named, on="chain", how="left")
+
+
+def _describe_waits(row: Mapping[str, Any]) -> str:
+    what = row["call"] or "code outside of HIP calls"
+    if row["threads"] == 1:
+        told = f"{what} of thread {row['tid']} waited {render_ns(row['waited_ns'])}"
+    else:
+        told = f"{what} of {row['threads']} threads waited {render_ns(row['waited_ns'])} in all"
+    if row["waits"] > 1:
+        told += f" ({count_of(row['waits'], 'wait')}, the longest {render_ns(row['longest_ns'])})"
+    told += f" for lock {row['lock']:#x}"
+    if row["woken_by"] is None:
+        return f"{told}; who woke it is not recorded"
+    inside = f", which was in {row['waker_call']}" if row["waker_call"] else ""
+    return f"{told}; woken by thread {row['woken_by']}{inside}"

@@ -6,8 +6,7 @@ import re
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.values import addresses_as_text
+from tracecorr.analyze.values import Tables, addresses_as_text
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError, explain_damage
 
@@ -35,7 +34,7 @@ def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
     """
     if not _READS.match(sql):
         raise InputError(
-            f"a query only reads, and this begins with {' '.join(sql.split()[:1])!r}",
+            f"a query can only read, but this one begins with {' '.join(sql.split()[:1])!r}",
             "write SELECT ... FROM ...; tracecorr query --schema lists tables and columns",
         )
     # Only addresses may arrive as UInt64, so that a result column tells by its type what it holds.

@@ -13,11 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.failures import STANDSTILLS, list_lines
 from tracecorr.analyze.hangs import Chain, End, follow_waits, tell_longest
-from tracecorr.analyze.kernel_log import STANDSTILLS, list_lines
-from tracecorr.analyze.locks import list_futexes
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.slow_calls import list_futexes
+from tracecorr.analyze.values import Tables, as_text, collect, count_of, render_ns
 from tracecorr.link.calls import list_open_calls
 from tracecorr.link.locks import waits_for_mutex
 from tracecorr.model.kinds import COMPLETE, NOT_ENQUEUES
@@ -321,7 +320,7 @@ def describe_still_open(found: StillOpen) -> Iterator[str]:
         yield f"... and {count_of(more, 'more open call')}: section Calls that were still open"
     if rings:
         told = (f"queue {q}: {count_of(r['packets'], 'packet')} from {r['first']} on" for q, r in rings.items())
-        yield f"without a recorded end (the runtime prints an end only when it looks): {'; '.join(told)}"
+        yield f"without a recorded end (the runtime prints an end only when it checks): {'; '.join(told)}"
     yield from (line.told for line in found.scene.lines[:_MAX_TOLD])
     if (more := len(found.scene.lines) - _MAX_TOLD) > 0:
         yield f"... and {count_of(more, 'more line')} of the kernel log: section The kernel log"
@@ -329,8 +328,8 @@ def describe_still_open(found: StillOpen) -> Iterator[str]:
         yield f"{count_of(found.commands, 'command')} without an end in the log"
     if found.calls.height:
         yield (
-            "how much of the log may be missing: the runtime hands over each record when it prints it, so a process "
-            "that was killed leaves out one at most; what a pipe or a cut file dropped is not known"
+            "how much of the log may be missing: the runtime writes each record at once, so at most one record if the "
+            "process was killed; what a pipe or a cut file dropped is unknown"
         )
 
 
@@ -352,10 +351,11 @@ def _tell_end(chain: Chain, scene: Scene, rings: dict[int, dict[str, Any]]) -> s
     if work is None:
         return f"{' or '.join(chain.others)} must end that" if chain.others else "what it waits for is not in the log"
     if chain.end is End.UNSEEN:
-        return "who would end that is not in the log"
+        return "what would end that is not in the log"
     ring = next((r for q, r in rings.items() if f"queue {q}" == work.ring), None)
     if ring is None or not ring["dispatches"] or work.kernel:
-        return f"{work.told} runs{tell_longest(work)}, or ended unseen; nothing in the log tells whether it would end"
+        runs = f"{work.told} runs{tell_longest(work)}, or its end is not recorded"
+        return f"{runs}; the log does not show whether it would end"
     return (
         f"{work.told} is the first one without a recorded end in its ring; with those up to packet {ring['last']} that "
         f"are {count_of(ring['dispatches'], 'dispatches', 'dispatch')}: which of them ran is not in the log"

@@ -14,10 +14,10 @@ import polars as pl
 
 from tracecorr.analyze.calls import name_kinds, summarize_hip_calls
 from tracecorr.analyze.compare.statistics import read_steady
-from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency, summarize_paths
+from tracecorr.analyze.values import Tables, collect, percentile
 from tracecorr.link.packet_index import measure_depth
 from tracecorr.timeline.lanes import COLOURS
 
@@ -243,7 +243,7 @@ def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
             lines.append(_line(name, [(v or 0) / 1e9 for v in values], [100 * s for s in shares], []))
     title = "HIP call to packet: share of steady dispatches that took at most ..."
     figure = _figure(title, lines, x=_TOOK, y="percent")
-    # A line alone has no legend, and would not tell whose it is.
+    # A single line has no legend, which would name its queue.
     return figure if figure is None else figure.update_xaxes(_LOG).update_layout(showlegend=True)
 
 

@@ -15,8 +15,8 @@ from tracecorr.app.captures import CaptureLike, tell_zero
 from tracecorr.link.calls import list_open_calls
 from tracecorr.timeline import levels
 from tracecorr.timeline.build import Views, build_views
-from tracecorr.timeline.files import read_views, write_views
 from tracecorr.timeline.lanes import COLOURS, QUEUE_LINES, Names, name_owners
+from tracecorr.timeline.pyramid import read_views, write_views
 
 
 @dataclass(frozen=True)

@@ -237,13 +237,13 @@ class Library:
         return capture
 
     def _tell(self, wanted: Wanted, text: str) -> None:
-        """Note what goes on, for who opens in the background: nobody would take away what another one noted."""
+        """Note what is being done for a background opening, which no other one removes."""
         if wanted in self._working:
             self._working[wanted] = text
 
 
 def _report(what: str, problem: BaseException) -> None:
-    """Tell the server's user what failed; only what nobody foresaw needs the place in the code."""
+    """Tell the server's user what failed; only an unexpected failure needs the place in the code."""
     if isinstance(problem, TracecorrError):
         told = map(printable, (what, problem.what, problem.next_step))
         _log.warning("%s: %s\nnext step: %s", *told)

@@ -82,7 +82,7 @@ def _anchored(index: CaptureIndex, note: object) -> dict[str, Any]:
     if near.is_empty():
         near = events.select(columns).last().collect()
     if near.is_empty():
-        raise ValueError("this capture has no record that a note could hang on")
+        raise ValueError("this capture has no record that a note could be attached to")
     file, offset, ts = near.row(0)
     path = index.capture.file_path(file)
     return {"file": path, "offset": offset, "delta_ns": at - ts, "dur_ns": dur, "text": text}

@@ -16,7 +16,7 @@ from plotly.utils import PlotlyJSONEncoder
 from tracecorr import bundled
 from tracecorr.analyze.slow_calls import summarize_slow_calls
 from tracecorr.analyze.values import addresses_as_text
-from tracecorr.app import chain, detail, events, filters, ids, notes, pages, sql, story, wire
+from tracecorr.app import chain, detail, filters, ids, notes, sql, subject_pages, wire
 from tracecorr.app.captures import ANCHORS, tell_own_times
 from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.export.perfetto import write_perfetto
@@ -117,7 +117,7 @@ def _asked_event(opened: Opened) -> int:
 
 def add_routes(server: Flask, library: Library) -> None:
     """Register all routes on the page's server."""
-    reports = pages.Reports()
+    reports = subject_pages.Reports()
 
     def add(path: str, answer: _Answer, method: str = "GET") -> None:
         server.add_url_rule(path, f"{method} {path}", lambda: answer(_asked(library)), methods=[method])
@@ -127,7 +127,7 @@ def add_routes(server: Flask, library: Library) -> None:
     server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(_wanted(library))}))
     server.add_url_rule(ids.TABLE, "table", lambda: _table(library, reports))
     server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
-    add(ids.FINDINGS, lambda opened: jsonify(story.list_findings(reports.get(opened))))
+    add(ids.FINDINGS, lambda opened: jsonify(subject_pages.list_findings(reports.get(opened))))
     add(ids.SPANS, _spans)
     add(ids.EVENT, _event)
     add(ids.APART, _apart)
@@ -164,10 +164,10 @@ def _meta(library: Library) -> Response:
 def _pages(library: Library) -> list[list[str]]:
     """Return key and title of each page; a comparison needs a second capture."""
     if request.args.get("other"):
-        return [[pages.COMPARE, "Compare"]]
-    found = [[name, page.title] for name, page in pages.PAGES.items()]
-    found.append([pages.SQL, "SQL"])
-    return [*found, [pages.COMPARE, "Compare"]] if len(library.names()) > 1 else found
+        return [[subject_pages.COMPARE, "Compare"]]
+    found = [[name, page.title] for name, page in subject_pages.PAGES.items()]
+    found.append([subject_pages.SQL, "SQL"])
+    return [*found, [subject_pages.COMPARE, "Compare"]] if len(library.names()) > 1 else found
 
 
 def _spans(opened: Opened) -> Response:
@@ -189,7 +189,7 @@ def _event(opened: Opened) -> Response:
         "columns": detail.describe(opened.index, found.event),
         "raw": detail.raw_lines(opened.index, found),
         "path": chain.describe_path(opened.index, found.launches),
-        "record": events.name_record(opened.index, found.event),
+        "record": detail.name_record(opened.index, found.event),
     }
     return jsonify(_chain_json(found) | rest)
 
@@ -197,7 +197,7 @@ def _event(opened: Opened) -> Response:
 def _apart(opened: Opened) -> Response:
     """Answer on what a HIP call spent its time, in words; null if nothing of it is known."""
     found = summarize_slow_calls(opened.index.capture.table, _asked_event(opened))
-    told = found.filter(pl.col("rest_ns") < pl.col("dur_ns"))["told"]
+    told = found.filter(pl.col("rest_ns") < pl.col("dur_ns"))["summary"]
     return jsonify({"told": told[0] if len(told) else None})
 
 
@@ -239,7 +239,7 @@ def _list(opened: Opened) -> Response:
     pyramid, (t0, t1) = _asked_pyramid(opened), _ask_time_range()
     rows = filters.list_records(opened.index, pyramid, lane, t0, t1, ids.MAX_LISTED)
     total = filters.count_lanes(pyramid, t0, t1)[lane]
-    return _json(pages.show_rows(opened.index.views.lanes[lane].label, rows, max(total, rows.height)))
+    return _json(subject_pages.show_rows(opened.index.views.lanes[lane].label, rows, max(total, rows.height)))
 
 
 def _count(opened: Opened) -> Response:
@@ -249,25 +249,25 @@ def _count(opened: Opened) -> Response:
 
 def _step(opened: Opened) -> Response:
     kind = _ask_text("kind")
-    if kind not in events.KINDS:
-        abort(400, f"kind is one of {', '.join(events.KINDS)}")
+    if kind not in detail.KINDS:
+        abort(400, f"kind is one of {', '.join(detail.KINDS)}")
     event = _asked_event(opened)
-    found = events.step(opened.index, event, kind, request.args.get("back") == "1")
-    return jsonify({"event": found, "missing": found is None and events.has_none(opened.index, event, kind)})
+    found = detail.step(opened.index, event, kind, request.args.get("back") == "1")
+    return jsonify({"event": found, "missing": found is None and detail.has_none(opened.index, event, kind)})
 
 
 def _same(opened: Opened) -> Response:
     file, offset = _ask_text("file", ids.MAX_PATH_CHARS), _ask_number("offset", 0, _MAX_NS)
     layer, name = _ask_text("layer"), _ask_text("name", ids.MAX_PATH_CHARS)
-    return jsonify({"event": events.find_record(opened.index, file, offset, layer, name)})
+    return jsonify({"event": detail.find_record(opened.index, file, offset, layer, name)})
 
 
 def _brief(opened: Opened) -> Response:
     """Answer what the pointer is on, exactly: an event, or the value of a counter at a time."""
     if "event" in request.args:
-        return jsonify(events.describe_briefly(opened.index, _asked_event(opened)))
+        return jsonify(detail.describe_briefly(opened.index, _asked_event(opened)))
     lane = _ask_number("lane", 0, len(opened.index.views.lanes) - 1)
-    return jsonify(events.value_at(opened.index, lane, _ask_number("t", -_MAX_NS, _MAX_NS)))
+    return jsonify(detail.value_at(opened.index, lane, _ask_number("t", -_MAX_NS, _MAX_NS)))
 
 
 def _save_notes(opened: Opened) -> Any:
@@ -287,23 +287,23 @@ def _save_notes(opened: Opened) -> Any:
 _ROWS_AT_ONCE = 50_000
 
 
-def _page(library: Library, reports: pages.Reports) -> Response:
+def _page(library: Library, reports: subject_pages.Reports) -> Response:
     name = _ask_text("name")
-    if name == pages.COMPARE:
+    if name == subject_pages.COMPARE:
         return _json(_comparison(library))
-    if name == pages.SQL:
+    if name == subject_pages.SQL:
         return _json({"title": "SQL", "examples": sql.list_examples(_asked(library)), "sections": [], "charts": []})
-    if name not in pages.PAGES:
+    if name not in subject_pages.PAGES:
         abort(404, "no such page")
-    return _json(pages.show_page(name, _asked(library), reports))
+    return _json(subject_pages.show_page(name, _asked(library), reports))
 
 
-def _table(library: Library, reports: pages.Reports) -> Response:
+def _table(library: Library, reports: subject_pages.Reports) -> Response:
     """Answer all rows of a section of the report, or of the comparison with a second capture, as CSV."""
     key, opened, second = _ask_text("key"), _asked(library), _ask_text("with")
     if second:
-        sections = list(pages.compare_two(opened, _open_one(library, second)).sections)
-    elif key in {key for page in pages.PAGES.values() for key in page.sections}:
+        sections = list(subject_pages.compare_two(opened, _open_one(library, second)).sections)
+    elif key in {key for page in subject_pages.PAGES.values() for key in page.sections}:
         sections = reports.get(opened).sections([key])
     else:
         abort(404, "no such table")
@@ -327,7 +327,7 @@ def _sql(opened: Opened) -> Response:
     rows = sql.ask_sql(opened.index.capture.path, text)
     if _ask_text("form") == "csv":
         return _saved_as(_as_csv(rows), opened, "csv")
-    return _json(pages.show_rows("Rows of the query", rows, rows.height, opened))
+    return _json(subject_pages.show_rows("Rows of the query", rows, rows.height, opened))
 
 
 def _comparison(library: Library) -> dict[str, Any]:
@@ -345,8 +345,8 @@ def _comparison(library: Library) -> dict[str, Any]:
     try:
         other = library.get(Wanted(second))
     except TracecorrError as problem:
-        return pages.refuse_comparison(first.name, second, problem) | choice
-    return pages.show_comparison(shown, other) | choice
+        return subject_pages.refuse_comparison(first.name, second, problem) | choice
+    return subject_pages.show_comparison(shown, other) | choice
 
 
 def _open_one(library: Library, name: str) -> Opened:

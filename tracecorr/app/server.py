@@ -65,7 +65,7 @@ def _protect(server: Flask, token: str, policy: str, hosts: list[str]) -> None:
         if not _same(request.cookies.get(_name_cookie(request.host), ""), token):
             abort(403, "open the URL that tracecorr serve printed")
         if request.method not in ("GET", "HEAD") and request.path != ids.NOTES:
-            abort(405, "only notes can be sent")  # Dash would take more, of which this page uses nothing
+            abort(405, "only notes can be sent")  # Dash would accept more, which this page does not use
         return None
 
     @server.after_request
@@ -108,7 +108,7 @@ def _with_cookie(asked: Request, token: str) -> Response:
 
 
 _THREADS = 8
-# Connections that have not sent a whole request: who opens more of them loses the oldest ones, and nobody else waits.
+# Connections that have not sent a whole request: who opens more loses the oldest ones; others do not wait.
 _MOST_WAITING = 64
 _LIMITS = {"connection_limit": 512, "channel_timeout": 30, "cleanup_interval": 5, "asyncore_use_poll": True}
 _log = logging.getLogger(__name__)

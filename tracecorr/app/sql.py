@@ -56,7 +56,7 @@ def _read(child: subprocess.Popen[bytes]) -> bytes:
     if status < 0:
         raise InputError(
             f"the query was stopped: it took more than {_SECONDS} s or {_MEMORY >> 30} GiB",
-            "ask for less, or use the command",
+            "ask for less (LIMIT), or run it with tracecorr query",
         )
     if status:
         what, _, rest = said.partition("\n")

@@ -63,5 +63,5 @@ def _read_all(handle: int, path: Path) -> DumpRead:
         while part := os.read(handle, _READ_BYTES):
             parts.append(part)
     except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}", "look into the kernel log (dmesg)") from error
+        raise MachineError(f"cannot read {path}: {error.strerror}", "see the kernel log (dmesg)") from error
     return DumpRead(b"".join(parts), start, time.monotonic_ns())

@@ -15,8 +15,8 @@ from tracecorr.capture.workload.invoker import Invoker
 from tracecorr.model.errors import CaptureError, InputError, MachineError, explain_unwritten
 from tracecorr.store.capture import FORMAT_VERSION, Capture, refuse_odd_name
 from tracecorr.store.followed import FRAMES_FOLDER, adopt_frames
+from tracecorr.store.new_folder import check_place
 from tracecorr.store.ownership import FOREIGN_FOLDER, LOG_FOLDER, find_owners, give_folder, take_logs_back
-from tracecorr.store.place import check_place
 from tracecorr.store.recording import is_recorded_now
 
 _INFO = "capture.json"
@@ -162,7 +162,7 @@ class RecordingFolder:
         _hand_over(self.descriptor, owner.uid, owner.gid, share=self._share)
 
     def remove(self) -> None:
-        """Take the folder away: nothing was recorded. It stays if somebody moved files into its log folder."""
+        """Remove the folder: nothing was recorded. It stays if other files were moved into its log folder."""
         self._is_sealed = True
         if take_logs_back(self.path, ()):
             return
@@ -186,7 +186,7 @@ def _make(shown: Path) -> None:
     try:
         shown.mkdir(mode=0o755)
     except FileExistsError as error:
-        raise CaptureError(f"{shown} was made by somebody else just now", "choose another name with -o") from error
+        raise CaptureError(f"{shown} was made by another program just now", "choose another name with -o") from error
 
 
 def return_killed(shown: Path) -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from tracecorr.capture.descriptors import allow_files
 from tracecorr.capture.facts import save_formats, save_names, save_stats, save_symbols
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.kernel_log import KernelLog
@@ -18,11 +17,11 @@ from tracecorr.capture.probes.mappings import MapWatch
 from tracecorr.capture.probes.perf import PerfRecorder
 from tracecorr.capture.smi_events import FILE, SmiRecorder, close_clients, open_clients
 from tracecorr.capture.tracefs.arm import Armed, PerfProbe, arm
-from tracecorr.capture.tracefs.buffers import TopBuffer, read_top_clock
 from tracecorr.capture.tracefs.clocks import ClockSampler
 from tracecorr.capture.tracefs.control import Tracefs
-from tracecorr.capture.tracefs.drain import Counts, Drain, count_events, read_stats
+from tracecorr.capture.tracefs.drain import Counts, Drain, TopBuffer, count_events, read_stats, read_top_clock
 from tracecorr.capture.tracefs.journal import Journal
+from tracecorr.capture.workload.invoker import allow_files
 
 _PROBES = "probes"  # the recording of what perf binds to the workload
 _MARK_SECONDS = 1.0

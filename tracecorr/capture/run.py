@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracecorr.capture.folder import RecordingFolder, check_recording_place
+from tracecorr.capture.interrupts import Interrupted, SignalInbox
 from tracecorr.capture.options import CaptureOptions, choose_folder
 from tracecorr.capture.plan.machine import look_at_code, look_at_process_numbers, probe_machine
 from tracecorr.capture.plan.plan import NO, YES, Offer, Plan
 from tracecorr.capture.plan.planning import make_plan
 from tracecorr.capture.session import Session
-from tracecorr.capture.signals import Interrupted, SignalInbox
 from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.tracefs.undo import ACTIONS, restore_leftovers
 from tracecorr.capture.workload.engines import container_pid
-from tracecorr.capture.workload.files import find_inside
 from tracecorr.capture.workload.host import AttachedProcess
 from tracecorr.capture.workload.invoker import Invoker, call_as_root, find_invoker, read_environment
 from tracecorr.capture.workload.launch import check_command
+from tracecorr.capture.workload.paths import find_inside
 from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, TracecorrError, quote_path
 from tracecorr.model.hip_environment import describe_lost_end
 from tracecorr.model.kinds import LEAST_ADDRESS
@@ -179,7 +179,7 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: Sign
 
 
 def _make_folder(options: CaptureOptions, invoker: Invoker, journal: Journal, token: str) -> RecordingFolder:
-    """Make the capture folder; a name that nobody asked for, and another capture took just now, gives way to the next.
+    """Make the capture folder; if another capture just took a name that the user did not ask for, take the next one.
 
     Raises:
         CaptureError: what the user named exists, or its parent does not.
@@ -234,7 +234,7 @@ def _render_summary(shown: Path) -> Iterator[str]:
     if info["exit_status"] not in (0, None):
         yield f"the workload ended with status {describe_exit(info)}"
     log = _describe_log(info)
-    yield f"{shown.name}: {info['events']:,} events of the kernel, {lost:,} lost{_seconds(info)}{log and f'; {log}'}"
+    yield f"{shown.name}: {info['events']:,} kernel events, {lost:,} lost{_seconds(info)}{log and f'; {log}'}"
     for loss in info["losses"]:
         yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"
     if not log:
@@ -261,10 +261,10 @@ def _describe_log(info: Mapping[str, Any]) -> str:
         on_disk = "" if stored == size else f", compressed to {stored / 1e6:,.1f} MB"
         return f"HIP log: {len(logs)} file(s), {size / 1e6:,.1f} MB{on_disk}"
     if info["where"].startswith("process "):
-        return "HIP log: none; one that a process writes already is copied, but a running one cannot be told to log"
+        return "HIP log: none; the process writes none, and tracecorr cannot turn it on in a running process"
     if "AMD_LOG_LEVEL_FILE" not in info.get("environment", {}):
         return "HIP log: none was asked for (--log-level 0)"
-    return "HIP log: none; why is said above" if info.get("unlogged") else ""
+    return "HIP log: none; the warning above says why" if info.get("unlogged") else ""
 
 
 def _sum_up_gaps(gaps: list[str], shown: Path) -> Iterator[str]:
@@ -360,7 +360,7 @@ def build_tables(folder: Path, show: Callable[[str], None] | None) -> list[str]:
             if show is not None:
                 show(told)
     except EOFError:
-        return ["the tables were not built: the process that built them was killed, perhaps for want of memory"]
+        return ["the tables were not built: the process that built them was killed, perhaps because memory ran out"]
     finally:
         _end(process)
         drop_abandoned(folder)

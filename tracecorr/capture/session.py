@@ -8,17 +8,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tracecorr.capture.descriptors import wait_readable
 from tracecorr.capture.facts import choose_variables, copy_topology, describe_end, first_facts, read_all_clocks
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.container_logs import clear_leftovers
 from tracecorr.capture.hiplog.elsewhere import LogDescriptors, LogSight
 from tracecorr.capture.hiplog.keeper import LogKeeper, close_logs
+from tracecorr.capture.interrupts import Interrupted, Received, SignalInbox
 from tracecorr.capture.options import CaptureOptions, describe_replaced
 from tracecorr.capture.plan.plan import Offer, Plan
 from tracecorr.capture.probes.libraries import KeptPlan, LateProbes
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.signals import Interrupted, Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.stall import StallWatch, warn_of_reset
 from tracecorr.capture.status import Pace, Progress, StatusLine
@@ -27,7 +26,7 @@ from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import Journal
 from tracecorr.capture.workload.container import ContainerMembers
 from tracecorr.capture.workload.host import AttachedProcess, Ending
-from tracecorr.capture.workload.invoker import Invoker
+from tracecorr.capture.workload.invoker import Invoker, wait_readable
 from tracecorr.capture.workload.launch import launch
 from tracecorr.capture.workload.processes import ProcessTable, read_thread_map
 from tracecorr.model.errors import ControlFileError, MachineError, SessionError, quote_path
@@ -119,7 +118,7 @@ class Session:
         return status
 
     def _launch(self, journal: Journal) -> None:
-        """Start the workload as far as its gate; one in a container is in the journal, nobody would open its gate."""
+        """Start the workload up to its gate; one in a container is in the journal, since its gate may never open."""
         if self._options.container is not None or self._options.image is not None:
             journal.note("gate", token=self._token, folder=str(self._folder.shown))
         try:
@@ -340,7 +339,7 @@ class Session:
         free = min(self._folder.free_bytes(), self._launched.free_bytes())
         if free < options.min_free_bytes:
             least = f"--min-free-gb {options.min_free_bytes / 1e9:g}"
-            return f"only {free / 1e9:.2g} GB are free where the capture lands ({least})"
+            return f"only {free / 1e9:.2g} GB are free on the disk of the capture folder ({least})"
         return ""
 
     def _show(self) -> None:

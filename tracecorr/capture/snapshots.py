@@ -13,7 +13,7 @@ from typing import Any
 from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import PARTLY, YES, Finding
-from tracecorr.capture.workload.files import glob_inside
+from tracecorr.capture.workload.paths import glob_inside
 from tracecorr.model.errors import MachineError
 from tracecorr.read.kfd.topology import SDMA_TYPES, parse_properties
 from tracecorr.store.raw import read_topology

@@ -67,7 +67,7 @@ class StallWatch:
         now = time.monotonic_ns()
         name = f"raw/live/hang-{sight.pid}-{now}.json"
         self._folder.write_bytes(name, (json.dumps(describe_sight(sight, judged), indent=1) + "\n").encode())
-        told = f"process {sight.pid} stood for {stood_ns / 1e9:.1f} s: {stands[0].means}"
+        told = f"process {sight.pid} made no progress for {stood_ns / 1e9:.1f} s: {stands[0].means}"
         self.found.append({"ns": now, "pid": sight.pid, "file": name, "told": told})
         self._tell(f"{told}; what was seen is in {name}")
         return told

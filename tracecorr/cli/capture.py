@@ -199,7 +199,7 @@ def capture_verb(
     refuse_idle("--stall-kill", "--stall", given=stall_kill, there=stall is not None)
     refuse_idle("--stall-kill", "a COMMAND", given=stall_kill, there=pid is None)
     refuse_idle("--run-option", "--image", given=bool(run_option), there=image is not None)
-    # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
+    # tracecorr did not start this process: its user and its end are not ours to choose.
     refuse_idle("--kill", "a COMMAND", given=kill, there=pid is None)
     refuse_idle("--as-root", "a COMMAND on the host", given=as_root, there=(container or image or pid) is None)
     begin_polars()
@@ -307,7 +307,7 @@ def _print_plan(options: CaptureOptions) -> None:
 
 
 def _run(options: CaptureOptions) -> None:
-    from tracecorr.capture.signals import SignalInbox
+    from tracecorr.capture.interrupts import SignalInbox
 
     # Before heavy modules are imported: they start threads, and a signal that one thread does not block
     # would end the process.

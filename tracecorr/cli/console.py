@@ -37,7 +37,7 @@ VARIABLE = "_TRACECORR_COMPLETE"
 def complete_captures(incomplete: str) -> list[str]:
     """Return the captures in the folder that is typed, or in the current one, whose names begin as it was typed.
 
-    Where there are none the shell completes files, and so the way to another folder.
+    If there are none, the shell completes files, which may lead to another folder.
     """
     folder = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
     try:
@@ -279,7 +279,7 @@ def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
     if as_json:
         raise InputError("--html and --json cannot be combined", "call it once for each")
     begin_polars()
-    from tracecorr.export.files import refuse_taken
+    from tracecorr.export.table_files import refuse_taken
 
     refuse_taken(path, force=force)
 
@@ -290,7 +290,7 @@ def write_page(path: Path, text: str) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    from tracecorr.export.files import open_fresh
+    from tracecorr.export.table_files import open_fresh
 
     with open_fresh(path) as stream:
         stream.write(text.encode())

@@ -81,7 +81,7 @@ def _refuse_twice(paths: list[Path]) -> None:
 
 
 def _correlate_on_cluster(address: str, paths: list[Path], out: Path | None, force: bool) -> None:
-    from tracecorr.cluster.run import correlate_on_cluster
+    from tracecorr.cluster.correlate import correlate_on_cluster
 
     for path, warnings in correlate_on_cluster(address, paths, out, say, force=force).items():
         say_warnings([f"{path}: {text}" for text in warnings] if len(paths) > 1 else warnings)

@@ -102,9 +102,9 @@ def _preempt_verb(
     begin_polars()
 
     from tracecorr.analyze.report.markdown import render_experiment
+    from tracecorr.experiment.experiment_report import summarize_experiment
     from tracecorr.experiment.policies import PolicyOptions, choose_policies
     from tracecorr.experiment.preempt import PreemptOptions, run_preempt
-    from tracecorr.experiment.report import summarize_experiment
     from tracecorr.experiment.running import owned_by_caller
     from tracecorr.store.raw import write_atomically
 

@@ -78,8 +78,8 @@ def export_verb(
     if table and is_trace:
         raise InputError(f"--table has no effect on {target}", "leave it out, or export --to csv, parquet or arrow")
     capture = open_capture(name)
-    from tracecorr.export.files import refuse_taken
     from tracecorr.export.selection import Selection, parse_time, split_words
+    from tracecorr.export.table_files import refuse_taken
 
     selection = Selection(
         parse_time(start) if start else None,
@@ -102,7 +102,7 @@ def export_verb(
 
 
 def _export_trace(capture: Capture, target: _Target, path: Path, selection: Selection) -> None:
-    from tracecorr.export.files import open_fresh
+    from tracecorr.export.table_files import open_fresh
 
     with open_fresh(path) as stream:
         trace = _write_trace(capture, target, stream, selection)
@@ -120,8 +120,8 @@ def _export_trace(capture: Capture, target: _Target, path: Path, selection: Sele
 
 
 def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> None:
-    from tracecorr.export.files import open_fresh
     from tracecorr.export.speedscope import count_brief, write_speedscope
+    from tracecorr.export.table_files import open_fresh
 
     with open_fresh(path) as stream:
         calls = write_speedscope(capture.table_by_node, stream, selection, capture.name)
@@ -132,7 +132,7 @@ def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> No
 
 
 def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:
-    from tracecorr.export.files import open_fresh
+    from tracecorr.export.table_files import open_fresh
     from tracecorr.export.trace_dat import write_kernel_trace
 
     if not selection.everything:
@@ -156,7 +156,7 @@ def _write_trace(capture: Capture, target: _Target, stream: IO[bytes], selection
 
 
 def _export_tables(capture: Capture, target: _Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
-    from tracecorr.export.files import open_fresh_folder, write_tables
+    from tracecorr.export.table_files import open_fresh_folder, write_tables
 
     with open_fresh_folder(path) as folder:
         written = write_tables(capture.table_by_node, folder, target, selection, names)

@@ -65,8 +65,7 @@ def hang_verb(
     tracecorr looks at the process twice, from outside. It does not stop the
     process, write to its memory, preload a library or issue an ioctl. A verdict
     has three parts: what was seen, what that means ("proved", "likely", or "one
-    of" several causes), and what would decide. In the output, "stands" means: it
-    makes no progress.
+    of" several causes), and what would decide.
 
     \b
     source           reads                   lock  root  worst case
@@ -102,7 +101,7 @@ def hang_verb(
     if (pid is not None) + (container is not None) + every > 1:
         raise InputError("--pid, --container and --all exclude each other", "name one of them")
     if deep and watch:
-        raise InputError("--deep reads once, and --watch looks again and again", "leave out one of them")
+        raise InputError("--deep and --watch cannot be combined", "leave out one of them")
     refuse_idle("--debugfs", "--deep", given=debugfs is not None, there=deep)
     wait_s, stall_ns = read_time("--wait", wait), int(read_time("--stall", stall) * 1e9)
     folder = debugfs or KFD_DEBUGFS

@@ -24,9 +24,9 @@ _READ_SHARE = 20
 _PAUSE_SECONDS = 2.0
 _HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
 _REGISTERS = (
-    "doorbell = offset in dwords; rptr, wptr = what the registers hold: what was fetched (of XCC 0 alone) and what was "
-    "rung, in different units, so their difference is not the backlog; written, finished = the indexes in the memory "
-    "of the process, in packets: their difference is (empty where it cannot be read)"
+    "doorbell = offset in dwords; rptr (of XCC 0), wptr = register values in different units: their difference is not "
+    "the backlog; written, finished = packet indexes in the memory of the process: their difference is the backlog "
+    "(empty if that memory cannot be read)"
 )
 _SLOTS = (
     "slots = pipe.slot (SDMA: engine.RLC); active = its ACTIVE bit is set (SDMA: enabled, with a doorbell); "
@@ -155,7 +155,7 @@ def _decode(dumps: list[tuple[str, bytes, int | None, int | None]]) -> tuple[pl.
 
 
 def _render_json(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> str:
-    from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
+    from tracecorr.analyze.queues import count_slots, gpu_id_text, list_logical_queues
     from tracecorr.analyze.values import plain_rows
 
     found = {
@@ -170,7 +170,7 @@ def _render_json(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> str:
 def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: bool) -> str:
     import polars as pl
 
-    from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
+    from tracecorr.analyze.queues import count_slots, gpu_id_text, list_logical_queues
     from tracecorr.analyze.report.markdown import render_table
 
     queues, counts = list_logical_queues(rows), count_slots(rows)
@@ -229,7 +229,7 @@ def _draw(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> Group:
     from rich.console import Group
     from rich.table import Table
 
-    from tracecorr.analyze.hqd import list_logical_queues
+    from tracecorr.analyze.queues import list_logical_queues
     from tracecorr.analyze.values import plain_rows, render_heading, render_value
 
     queues = list_logical_queues(rows)

@@ -1,4 +1,4 @@
-"""What the argument parser cannot do by itself: options with many values, flags in any place, times with a unit, and a
+"""What the argument parser does not do: options with many values, flags in any place, times with a unit, and a
 plain `--help`.
 """
 
@@ -54,7 +54,7 @@ def read_time(option: str, text: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text.strip())
     if not found or not float(found[1]):
-        raise InputError(f"{option} {text!r} is no time", "write a number with ms, s, m or h: 500ms, 30s")
+        raise InputError(f"{option} {text!r} is not a time", "write a number with ms, s, m or h: 500ms, 30s")
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 

@@ -12,7 +12,7 @@ from tracecorr.clock.hull import Bounds, ContradictionError, Floats, Hull, Ints,
 
 # NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
 MAX_RATE = 600e-6
-# Where a line of the clock's own rate has this share of the room of the best line, durations stay as it told them.
+# If a line of the clock's own rate has this share of the room of the best line, durations stay as printed.
 _OWN_RATE_ROOM = 0.5
 _PPB = 1e9
 
@@ -52,7 +52,7 @@ class ClockMap:
     Args:
         method: `same_clock`, `samples`, `causal_pairs` or `unaligned`.
         shift_ns: offset of a map without a hull; with one, what is added to all of its offsets, and taken from stamps.
-        hull: bounds of the offset; None where it is `shift_ns` throughout.
+        hull: bounds of the offset; None if it is `shift_ns` throughout.
         lines: what is shown between the bounds; there where a hull is.
         pairs, violated: inequalities given, and how many of them the map contradicts.
         reason: why the clock is unaligned.

@@ -20,7 +20,7 @@ from tracecorr.clock.causal_pairs import (
 )
 from tracecorr.clock.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.clock.hull import NO_LOW, Bounds, find_rates, join_bounds
-from tracecorr.clock.place import COUNTS
+from tracecorr.clock.placing import COUNTS
 from tracecorr.clock.rocprof_pairs import bound_profile
 from tracecorr.clock.samples import are_of_another_run, bound_marks, bound_readings, bound_top_buffer, list_marks
 from tracecorr.model import frames
@@ -137,7 +137,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         return _fit_rocprof(evidence)
     if source == "kfd_smi" and clock == "boot":
         readings = bound_readings(evidence.samples["samples"], "boot")
-        unknown = ClockMap("unaligned", reason="no samples of CLOCK_BOOTTIME, by which the KFD stamps")
+        unknown = ClockMap("unaligned", reason="no samples of CLOCK_BOOTTIME, the clock of the KFD's times")
         return fit_clock_map(readings, "samples", 0.0) if len(readings) else unknown
     if source == "trace_printk" and clock != "mono":
         return _fit_top_buffer(clock, evidence.samples.get("top_buffer"))
@@ -152,7 +152,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
 
 
 def _fit_top_buffer(clock: str, readings: Any) -> ClockMap:
-    """Return the map of the clock of the top tracing buffer, of which a capture took readings."""
+    """Return the map of the clock of the top tracing buffer, which a capture read."""
     if not isinstance(readings, dict) or not readings.get("samples"):
         told = f" {clock}" if clock != "unknown" else ", which is not that of the ioctls that its prints tell of"
         return ClockMap("unaligned", reason=f"no reading of the top buffer's clock{told}")
@@ -183,7 +183,7 @@ def _fit_rocprof(evidence: ClockEvidence) -> ClockMap:
     fitted = fit_clock_map(pairs, "causal_pairs", 0.0)
     if fitted.aligned:
         return fitted
-    why = f"no samples of CLOCK_BOOTTIME, by which rocprof stamps; {told}"
+    why = f"no samples of CLOCK_BOOTTIME, the clock of rocprof's times; {told}"
     return replace(fitted, reason=f"{why}: {fitted.reason}" if len(pairs) else why)
 
 
@@ -221,7 +221,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence) -> ClockMap:
         return _prove_mono(both, marks, evidence)
     rate, unsure = _guess_rate(both) if clock in COUNTS else (0.0, 0.0)
     if unsure > _MOST_UNSURE:
-        why = f"{len(both)} pairs are too near to tell the rate of {clock}"
+        why = f"{len(both)} pairs are too close together to show the rate of {clock}"
         return ClockMap("unaligned", pairs=len(both), reason=why)
     # Samples that cause and effect contradict are of another run: both together leave no line.
     method = "samples" if samples and len(marks) else "causal_pairs"
@@ -240,7 +240,7 @@ def _fit_other(proven: ClockMap, evidence: ClockEvidence) -> ClockMap:
 def _guess_rate(bounds: Bounds) -> tuple[float, float]:
     """Return the growth of the offset per tick of a clock that counts other things than ns, and how far it may be off.
 
-    Both are zero where nothing bounds it.
+    Both are zero if nothing bounds it.
     """
     usable = bounds.select_usable()
     if not usable.is_two_sided or usable.stamp_ns[0] == usable.stamp_ns[-1]:
@@ -256,8 +256,8 @@ def _guess_rate(bounds: Bounds) -> tuple[float, float]:
 def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence) -> ClockMap:
     """Return the identity, with the number of marks and pairs that it satisfies and violates; else the other clock.
 
-    Where lines were lost some pairs are of two things that only look alike: the identity is given up where many
-    contradict it, and all of them together tell another clock.
+    If lines were lost, some pairs are of two things that only look alike: the identity is given up if many pairs
+    contradict it, and all of them together show another clock.
 
     Args:
         bounds: all inequalities.
@@ -320,9 +320,9 @@ class Refuted(NamedTuple):
 
 
 def find_refuted(clock_map: pl.DataFrame) -> Refuted | None:
-    """Return which trace is said to be on a clock that its bounds leave no room for; None where none is.
+    """Return which trace is said to be on a clock that its bounds leave no room for; None if none is.
 
-    CLOCK_MONOTONIC is beside itself by nothing, and CLOCK_BOOTTIME never behind it. Where other sources show the same
+    CLOCK_MONOTONIC has no offset to itself, and CLOCK_BOOTTIME is never behind it. If other sources show the same
     clock (GPU times, ROCr's lines), it is at the same time where they show it.
 
     Args:
@@ -330,7 +330,7 @@ def find_refuted(clock_map: pl.DataFrame) -> Refuted | None:
     """
     maps = clock_map.with_columns(pl.col("source", "method").cast(pl.String))
     fitted = maps.filter(~pl.col("method").is_in(["same_clock", "unaligned"]))
-    # Where the host slept nothing else may show that: clocks that cannot be mapped tell nothing.
+    # A sleep of the host may show in no other clock: clocks that cannot be mapped show nothing.
     for clock in _CLOCKS:
         own = _list_ends(fitted.filter(pl.col("source") == f"ftrace:{clock}"))
         others = fitted.filter(

@@ -56,9 +56,9 @@ def warn_of_another_run(events: pl.DataFrame, args: pl.DataFrame, content: dict[
     if not are_of_another_run(marks, content["samples"]):
         return []
     return [
-        f"clock.json is of another run: none of the {marks.height} clock marks of the trace has a time that it tells; "
-        f"its readings are not used, but that the trace's clock is {content.get('trace_clock', 'unknown')} is its "
-        "word, too: import with the one of this run, or without any"
+        f"clock.json is of another run: none of the {marks.height} clock marks of the trace has one of its times; its "
+        f"samples are not used, but the clock that it names ({content.get('trace_clock', 'unknown')}) is: import with "
+        "the clock.json of this run, or without one"
     ]
 
 

@@ -37,13 +37,13 @@ class Action:
 
 
 class HoldError(InputError):
-    """Report why a workload may not or cannot be held back; nobody is held then."""
+    """Report why a workload may not or cannot be held back; then none is held."""
 
 
 class Actuator:
     """Do what actions say; all calls come from one thread, which ends after `close`.
 
-    `reached` counts the processes or queues that were held, in all holds together; 0 where one is only asked.
+    `reached` counts the processes or queues that were held, in all holds together; 0 if one is only asked.
     """
 
     reached = 0
@@ -60,7 +60,7 @@ class Actuator:
         """Do what is due between two actions."""
 
     def close(self) -> None:
-        """Put back what was changed; nobody is held then."""
+        """Undo what was changed; then no workload is held."""
 
 
 @dataclass

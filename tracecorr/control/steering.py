@@ -229,7 +229,7 @@ class Steering:
                 self._actuator.tend()
                 time.sleep(_PAUSE_SECONDS)
         finally:
-            # Whatever happened, nobody stays held.
+            # No workload stays held, also after an error.
             try:
                 self._apply([Action(RELEASE, "low")])
             finally:

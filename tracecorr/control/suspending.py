@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracecorr.control.controller import HOLD, Action, Actuator, HoldError
-from tracecorr.control.workload import refuse_members
+from tracecorr.control.stopping import refuse_members
 
 _DEVICE, PROCESSES = Path("/dev/kfd"), Path("/sys/class/kfd/kfd/proc")
 _DBG_TRAP, _RUNTIME_ENABLE = 0xC0204B26, 0xC0104B25
@@ -35,12 +35,12 @@ _TRACE_EXIT, _EVENT_EXIT, _EVENT_STOP = 0x40, 6, 128
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 # A look reads a dozen small files; what it finds is never urgent.
 _LOOK_SECONDS = 0.1
-_RISK = "to take its queues off the GPU may end in a reset of the GPU, which kills every process there"
+_RISK = "taking its queues off the GPU may end in a reset of the GPU, which kills every process there"
 _REFUSALS = {
     errno.ENOENT: "there is no /dev/kfd here",
     errno.EACCES: "/dev/kfd may not be opened: run as root, or as a member of its group",
-    errno.EINVAL: "the driver admits no debugger: it has no GPU, or sched_policy=2",
-    errno.ENOTTY: "the driver admits no debugger: its KFD is older than 1.13, as in Linux 6.1, or it is none",
+    errno.EINVAL: "the driver allows no debugger: it has no GPU, or sched_policy=2",
+    errno.ENOTTY: "the driver allows no debugger: its KFD is older than 1.13, as in Linux 6.1, or it is not a KFD",
     errno.ESRCH: "the driver does not know the process",
     errno.EPERM: "the process may not be traced: it has a debugger, or kernel.yama.ptrace_scope forbids it",
     errno.EALREADY: "it has a debugger already",
@@ -227,7 +227,7 @@ class _Debugged:
     def answer_runtime(self) -> None:
         """Let go of it if its runtime is about to end: it waits there for a word of its debugger.
 
-        A thread in RUNTIME_ENABLE is told by /proc/PID/task/TID/syscall: number, then the arguments.
+        A thread in RUNTIME_ENABLE is found by /proc/PID/task/TID/syscall: number, then the arguments.
         """
         for path in Path(f"/proc/{self.pid}/task").glob("*/syscall"):
             with suppress(OSError):
@@ -324,7 +324,7 @@ class SuspendedQueues(Actuator):
         """Pass on signals; now and then look for new processes and queues, and for a runtime that ends.
 
         Raises:
-            HoldError: somebody else uses the GPU now, or a new process cannot be held.
+            HoldError: another process uses the GPU now, or a new process cannot be held.
         """
         for pid, one in list(self._debugged.items()):
             if not one.tend():

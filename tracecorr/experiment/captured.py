@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tracecorr.analyze.settings import summarize_setting
+from tracecorr.analyze.compare.statistics import summarize_setting
 from tracecorr.experiment.running import find_error, make_callers_folder, run_capture_of
 from tracecorr.model.errors import InputError, TracecorrError
 from tracecorr.store import Capture

@@ -21,10 +21,9 @@ from tracecorr.control.steering import (
     SharedWord,
     Steering,
 )
-from tracecorr.control.stopping import Freezer, Guard, StopSignals
+from tracecorr.control.stopping import Freezer, Guard, StopSignals, Workload, find_membership
 from tracecorr.control.suspending import SuspendedQueues
 from tracecorr.control.suspending import find_refusal as find_driver_refusal
-from tracecorr.control.workload import Workload, find_membership
 from tracecorr.model.errors import InputError
 from tracecorr.store.raw import read_topology
 
@@ -129,8 +128,8 @@ class Steered:
 
     Args:
         applied: its actions.
-        reads: how often the low one asked whether it may launch; None where it is held without asking.
-        reached: how many of its processes or queues were held, in all holds together; None where it is asked.
+        reads: how often the low one asked whether it may launch; None if it is held without asking.
+        reached: how many of its processes or queues were held, in all holds together; None if it is asked.
         environment: of a workload, as far as it says that there is no GPU.
     """
 
@@ -142,7 +141,7 @@ class Steered:
 
 @contextmanager
 def steer(policy: str, options: PolicyOptions, channel_path: Path, pid_files: Mapping[str, Path]) -> Iterator[Steered]:
-    """Act on the low one during a phase, as its policy says; nobody is held at the end.
+    """Act on the low one during a phase, as its policy says; at the end it is not held.
 
     Args:
         policy: its name.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tracecorr.analyze.run_facts import MODEL_MEMORY, MODEL_VARIABLE
 from tracecorr.capture.workload.invoker import Invoker, find_invoker, read_environment
-from tracecorr.control.workload import list_descendants
+from tracecorr.control.stopping import list_descendants
 from tracecorr.model.errors import MachineError
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info

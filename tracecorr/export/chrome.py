@@ -8,8 +8,7 @@ from typing import IO
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
-from tracecorr.analyze.values import hex_text
+from tracecorr.analyze.values import Tables, collect, hex_text
 from tracecorr.export.selection import Selection
 from tracecorr.export.trace import Trace, build_trace
 from tracecorr.export.tracks import Track
@@ -47,7 +46,7 @@ def _write(stream: IO[bytes], lines: pl.Series, *, first: bool = False) -> None:
 
 
 def _homes(tracks: list[Track]) -> pl.DataFrame:
-    """Return track and the pid of the process above it (0 where there is none)."""
+    """Return track and the pid of the process above it (0 if there is none)."""
     pids: dict[int, int] = {}
     for track in tracks:
         pids[track.uuid] = track.pid if track.pid is not None else pids.get(track.parent, 0)

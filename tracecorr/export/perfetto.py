@@ -9,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.values import Tables, collect
 from tracecorr.export.selection import Selection
 from tracecorr.export.trace import Trace, build_trace
 from tracecorr.export.tracks import Track

@@ -9,7 +9,7 @@ from numbers import Real
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.values import Tables, collect
 from tracecorr.model.errors import InputError
 from tracecorr.model.kinds import LAYERS
 

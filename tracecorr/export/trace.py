@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.values import Tables, collect
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Jobs, Track, add_node, assign_tracks, draw_jobs
 from tracecorr.link.packet_index import measure_depth
@@ -169,7 +169,7 @@ def _counters(
 
 
 def split_overlaps(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return event and `row`: 0 where a span stays on its track, else the number of an extra track.
+    """Return event and `row`: 0 if a span stays on its track, else the number of an extra track.
 
     Args:
         spans: event, track, ts_ns, dur_ns (above 0).

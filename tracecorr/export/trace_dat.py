@@ -12,8 +12,8 @@ from tracecorr.model.errors import InputError
 from tracecorr.read.ftrace.formats import PageTrace, page_layout
 from tracecorr.read.ftrace.trace_dat import Buffer, Option, TraceDat
 from tracecorr.store.capture import Capture
-from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.trace_dat import BufferPages, write_trace_dat
+from tracecorr.store.trace_folders import list_recordings, open_page_trace, trace_clock
 
 
 def write_kernel_trace(capture: Capture, out: IO[bytes]) -> list[str]:

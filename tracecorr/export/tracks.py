@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, as_text, collect
+from tracecorr.analyze.values import Tables, as_text, collect
 from tracecorr.export.selection import Selection
 from tracecorr.timeline.drawn import name_job
 from tracecorr.timeline.levels import first_fit
@@ -18,7 +18,7 @@ _FREE_PIDS = 1 << 22
 
 
 def add_node(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Return rows with the column `node`, which is null where they are of no dataset."""
+    """Return rows with the column `node`, which is null if they are of no dataset."""
     return rows if "node" in rows.collect_schema() else rows.with_columns(node=pl.lit(None, pl.String))
 
 
@@ -231,7 +231,7 @@ def draw_jobs(tables: Tables, selection: Selection, taken: int) -> Jobs:
 
 
 def _list_whole(tables: Tables, selection: Selection) -> pl.DataFrame:
-    """Return the jobs of which run and end are known, of the selected processes."""
+    """Return the jobs of the selected processes whose run and end are known."""
     jobs = add_node(tables("drm_jobs")).filter(pl.col("done_ns") >= pl.col("run_ns"))
     if selection.processes:
         jobs = jobs.filter(pl.col("process").is_in(list(selection.processes)))

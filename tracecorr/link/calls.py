@@ -8,11 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tracecorr import native
 from tracecorr.clock.causal_pairs import LOG_STEP_NS
 from tracecorr.link.events import find_places
 from tracecorr.model import frames
-from tracecorr.model.columns import is_internal, take_column
+from tracecorr.model.columns import is_internal
 from tracecorr.model.frames import gives
 from tracecorr.model.kinds import COMPLETE, SHADER_NAME, SUBMITTED, WITHOUT_EXIT, Flag
 from tracecorr.native import Ints
@@ -46,29 +45,16 @@ def find_parents(events: pl.DataFrame) -> pl.DataFrame:
 
 def _list_parents(events: pl.DataFrame) -> pl.Series:
     """Return the row whose record encloses each one, as the reader saw it."""
-    is_log = pl.col("source") == "amd_log"
-    calls = events.select((pl.col("layer") == "hip") & is_log).to_series().to_numpy()
-    threads = int(events.select(pl.col("thread").max().fill_null(0)).item()) + 2
-    files = int(events.select(pl.col("file").max().fill_null(0)).item()) + 1
-    thread = (pl.col("thread").cast(pl.Int64) + 1).fill_null(0)
-    lane = events.select((pl.col("file").fill_null(0).cast(pl.Int64) * threads + thread).cast(pl.UInt32)).to_series()
-    offset = events["offset"].fill_null(-1).to_numpy()
-    found, missed = native.find_parents(
-        lane.to_numpy(), files * threads, offset, events["parent_offset"].to_arrow(), calls
-    )
-    parents = take_column(found)
-    if not len(missed):
-        return parents
+    asked = events.select("file", "thread", offset="parent_offset").with_row_index("row").drop_nulls("offset")
     # In the log only calls enclose anything.
-    asked = events.select("file", offset="parent_offset")[missed]
-    rows = events.select("file", "offset", "layer", "source").with_row_index("number")
-    enclosing = rows.filter(
-        ((pl.col("layer") == "hip") | ~is_log) & pl.col("offset").is_in(asked["offset"].unique().implode())
-    )
-    rest = enclosing["number"].gather(find_places(enclosing, asked))
+    is_log = pl.col("source") == "amd_log"
+    rows = events.select("file", "offset", "layer", "source", "thread").with_row_index("number")
+    enclosing = rows.filter((pl.col("layer") == "hip") | ~is_log)
+    found = find_places(enclosing, asked)
     # The reader knows threads by their numbers: of two that had one after the other none is in a call of the other.
-    is_another = events["thread"].gather(rest) != events["thread"].gather(missed)
-    return parents.scatter(missed, rest.set(is_another.fill_null(value=False), None))
+    is_another = enclosing["thread"].gather(found) != asked["thread"]
+    above = enclosing["number"].gather(found).cast(pl.Int64).set(is_another.fill_null(value=False), None)
+    return pl.repeat(None, events.height, dtype=pl.Int64, eager=True).scatter(asked["row"], above)
 
 
 def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: _Mask, is_open: _Mask, offset: Ints) -> Ints:
@@ -78,7 +64,7 @@ def _leave_open_calls(rows: Ints, parent: pl.Series, is_hip: _Mask, is_open: _Ma
         rows: all rows whose parents are open calls.
         parent, is_hip, is_open, offset: of each event.
 
-    Returns: -1 where nothing encloses a row.
+    Returns: -1 if nothing encloses a row.
     """
     found = _parents_of(parent, rows)
     calls, call = np.unique(found, return_inverse=True)

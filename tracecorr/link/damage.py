@@ -48,7 +48,7 @@ _TOLD = int(Flag.SPAN_TOLD)
 _ENTER, _EXIT = int(Flag.ENTER_ONLY), int(Flag.EXIT_ONLY)
 # A function that shows both lines of fewer of its calls prints one line only.
 _LEAST_WHOLE = 0.1
-# A log with so many calls of which none ends leaves out the lines that end them.
+# A log with so many calls and no end of a call leaves out the lines that end calls.
 _LEAST_CALLS = 5
 # Behind one of these lines a ring is that of another queue.
 _LIVES = (QUEUE_CREATED, QUEUE_DELETED)
@@ -58,7 +58,7 @@ _ASKED = (
     "command",
 )  # fmt: skip
 _BEFORE_ALL, _AFTER_ALL = -(1 << 62), 1 << 62
-# Reasons of the ledger with which what stands behind the last record is lost.
+# Reasons of the ledger with which what is behind the last record is lost.
 _AT_END = [name for name, reason in REASONS.items() if reason.at_end]
 
 
@@ -67,7 +67,7 @@ class Damage:
     """Hold where records are missing.
 
     Args:
-        throughout: the logs (file) of which nothing tells where records are missing.
+        throughout: the logs (file) that miss records at unknown places.
         holes: rows of `frames.HOLES`.
         missing: what the holes were found by, as `holes`, and lines that other writers cut.
         heads: logs that begin in the middle of a run: file, to_ns (their first line).
@@ -96,7 +96,7 @@ def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame
     shared = _list_cut_by_others(log, events)
     gaps, halves = _find_packet_gaps(log), _find_half_calls(log)
     dropped = _find_dropped(log, losses.filter(pl.col("source").cast(pl.String) == "amd_log"), unread_logs["file"])
-    # Where writers cut each other's lines, a missing index is that of a line which was cut.
+    # If writers cut each other's lines, a missing index is that of a line which was cut.
     whole = ~pl.col("file").is_in(shared.implode())
     holes = pl.concat([_join_holes(pl.concat([gaps, halves]).filter(whole)), dropped, _place_missing(missing)])
     # Of bytes that were never stored the place is known.
@@ -271,8 +271,8 @@ def explain_launches(launches: pl.DataFrame, events: pl.DataFrame, damage: Damag
     no_call, no_command = (pl.lit(is_lossy) & pl.col(name).is_null() for name in ("call_event", "command_event"))
     reason = pl.col("unlinked_reason")
     return launches.with_columns(
-        unlinked_reason=pl.when(no_call).then(pl.lit("the log lost lines: no HIP call surely holds it", CAT))
-        .when(no_command).then(pl.lit("the log lost lines: no command surely has it", CAT)).otherwise(reason)
+        unlinked_reason=pl.when(no_call).then(pl.lit("the log lost lines: its HIP call is not certain", CAT))
+        .when(no_command).then(pl.lit("the log lost lines: its command is not certain", CAT)).otherwise(reason)
     )  # fmt: skip
 
 
@@ -420,7 +420,7 @@ def _find_packet_gaps(log: pl.DataFrame) -> pl.DataFrame:
 
 @gives(HOLES)
 def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
-    """Return holes beside HIP calls of which one line is missing: up to the previous or the next call of the thread.
+    """Return holes beside HIP calls with one line only: up to the previous or the next call of the thread.
 
     Nothing is missing if the log begins or ends in the call, or if the function hardly ever prints both lines. A call
     without a return shows a hole only if packets or commands follow it: HIP 7.2 prints no return for a launch into a
@@ -508,14 +508,14 @@ def _join_holes(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_begun(log: pl.DataFrame) -> pl.DataFrame:
-    """Return file, process of which a log has the first lines; a line that names no process is of all in its file."""
+    """Return file, process whose first lines are in a log; a line without a process counts for all in its file."""
     begins = log.filter(pl.col("name").is_in(BEGINNINGS)).select("file", "process").unique()
     unnamed = begins.filter(pl.col("process").is_null()).select("file")
     return pl.concat([begins, log.select("file", "process").unique().join(unnamed, on="file", how="semi")]).unique()
 
 
 def _is_late(begun: pl.DataFrame) -> pl.Expr:
-    """Tell which rows are of processes of which the log does not have the first lines."""
+    """Tell which rows are of processes whose first lines are not in the log."""
     key = pl.struct("file", "process")
     return ~key.is_in(begun.select(key.alias("key"))["key"].implode())
 

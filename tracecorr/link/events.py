@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
-from tracecorr import native
-from tracecorr.clock.place import UNTIMED
+from tracecorr.clock.placing import UNTIMED
 from tracecorr.model import schema
-from tracecorr.model.columns import take_column
 from tracecorr.model.kernel_names import demangle_name, label_kernels
 from tracecorr.model.kinds import KERNEL_FIELDS, Flag
 
@@ -54,7 +53,7 @@ def find_places(rows: pl.DataFrame, asked: pl.DataFrame, offset: str = "offset",
 
 
 def attach_args(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Return `rows` with a column for each of some named fields of their records, null where a record has none.
+    """Return `rows` with a column for each of some named fields of their records, null if a record has none.
 
     Args:
         rows: columns file, offset.
@@ -76,7 +75,7 @@ def pivot_args(args: pl.DataFrame, events: pl.Series, keys: Sequence[str]) -> pl
         events: the events that are asked about.
         keys: the names of the fields.
     """
-    # Fields are many, and of most kinds of events a capture has none.
+    # There are many fields, and a capture has no event of most kinds.
     asked = args if len(events) else args.clear()
     wanted = asked.filter(pl.col("event").is_in(events.implode()) & pl.col("key").is_in(keys))
     first = [pl.col("u64").filter(pl.col("key") == key).first().alias(key) for key in keys]
@@ -84,7 +83,7 @@ def pivot_args(args: pl.DataFrame, events: pl.Series, keys: Sequence[str]) -> pl
 
 
 def attach_fields(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str], value: pl.Expr) -> pl.DataFrame:
-    """Return `rows` with a column for each of some fields of their events, null where an event has none.
+    """Return `rows` with a column for each of some fields of their events, null if an event has none.
 
     Args:
         rows: column event.
@@ -104,7 +103,7 @@ def list_kernels(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the table `kernels`, and `event` -> `kernel_id` for every row that names one.
 
     A kernel that is printed mangled and demangled is one: HIP 6.4.3 prints mangled what a graph launches, demangled
-    what a call does. Where two mangled names read the same, the demangled one is neither of them.
+    what a call does. If two mangled names read the same, the demangled one is neither of them.
     """
     named = events.select("event", "kernel").drop_nulls("kernel")
     groups = named.select("kernel").unique(maintain_order=True).with_row_index("code")
@@ -155,10 +154,22 @@ def forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame:
 def adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
     """Make HIP calls the parents of the outermost rows that happened inside them, and find all chains."""
     joined = fill_columns(events, inside.select("event", parent="call"))
-    is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
+    root = _find_roots(joined["parent"])
     # A chain is named by its root HIP call; a tree without one (a bare syscall) is no chain.
-    chain = take_column(native.find_roots(joined["parent"].to_arrow(), is_hip))
-    return joined.with_columns(chain.alias("chain"))
+    is_hip = joined.select(pl.col("layer") == "hip").to_series().gather(root)
+    return joined.with_columns(chain=root.set(~is_hip, None))
+
+
+def _find_roots(parent: pl.Series) -> pl.Series:
+    """Return the outermost row around each one: itself if nothing encloses it."""
+    root = parent.fill_null(pl.int_range(len(parent), eager=True)).to_numpy()
+    # Each step doubles the way up.
+    for _ in range(len(parent).bit_length()):
+        above = root[root]
+        if np.array_equal(above, root):
+            break
+        root = above
+    return pl.Series(root)
 
 
 def attach_keys(

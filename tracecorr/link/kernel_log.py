@@ -20,7 +20,7 @@ def attach_named(
 ) -> pl.DataFrame:
     """Return the events with `process` and `queue` of the lines of the kernel log that name them.
 
-    Numbers are of one boot: a line whose clock could not be mapped may be of another one, and names nobody here. A
+    Numbers are of one boot: a line whose clock could not be mapped may be of another boot, and is joined to nothing. A
     thread that printed a line (often a worker of the kernel) is not whom it is about.
 
     Args:

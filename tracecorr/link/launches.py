@@ -327,7 +327,7 @@ def _reason(sources: set[str], trace_from: pl.Expr, trace_to: pl.Expr, is_doubte
         no_store = late.otherwise(_word("no doorbell store with this index at its time"))
     no_index = "the log prints no packet index and it cannot be counted"
     no_end = "the log ends in its call"
-    no_thread = "the log names no thread: no HIP call surely holds it"
+    no_thread = "the log names no thread: its HIP call is not certain"
     return (
         pl.when(pl.col("call_event").is_null() & pl.col("thread").is_null()).then(_word(no_thread))
         .when(pl.col("call_event").is_null()).then(_word("no enclosing HIP call in the log"))

@@ -31,7 +31,7 @@ def _add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ..
     packets = packets.with_columns(_ends=later > pl.col("stamp_ns")).with_columns(
         turn=pl.col("_ends").shift(1, fill_value=False).cum_sum().over(ring)
     )
-    # Packets of which the log names no thread may be of several.
+    # Packets without a thread in the log may be of several threads.
     mixed = ((pl.col("thread").n_unique() > 1) | pl.col("thread").is_null().any()).over(*ring, "turn")
     return packets.with_columns(mixed=mixed).drop("_earliest", "_ends")
 
@@ -172,7 +172,7 @@ def _add_generations(
 def _add_first_lives(packets: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
     """Add `made_once`: whether Created lines that name no ring show that the packet's ring was not made again.
 
-    Up to ROCm 6.1 none names it; where they are as many as the process has rings, the log shows them all. Where they
+    Up to ROCm 6.1 none names it; where they are as many as the process has rings, the log shows them all. If they
     are more, a ring may have been made again by each that comes after its first packet.
     """
     unnamed = created.filter(pl.col("ring").is_null()).select("process", "stamp_ns").drop_nulls().sort("stamp_ns")
@@ -276,8 +276,8 @@ _CHECKED = ("stamp_ns", "file", "offset", "packet_index", "layer", "name", *_WRI
 def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     """Return `records` with the packet indexes that doorbell stores tell, and without those that they disprove.
 
-    A thread stores each packet's index to the ring's doorbell in the order in which it prints the packets. Where it
-    stored as often as it printed between two packets whose stores are known, each store is that of one packet. Where it
+    A thread stores each packet's index to the ring's doorbell in the order in which it prints the packets. If it
+    stored as often as it printed between two packets whose stores are known, each store is that of one packet. If it
     stored an index that it has no packet of, packets of the ring were lost: none of its counts holds, nor any of its
     log's rings whose stores are not known; nor do these where a thread stored to unknown rings more often than it
     printed packets that may be there. No clock is needed. A ring that was made again tells no
@@ -327,7 +327,7 @@ def _list_short(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
 def _list_overstored(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.Series:
     """Return the files whose threads stored to doorbells of unknown rings more often than packets of theirs explain.
 
-    These are packets without an index, or on rings of which no store is known.
+    These are packets without an index, or on rings without a known store.
     """
     unknown = stores.filter(pl.col("ring").is_null()).group_by("thread").agg(stores=pl.len())
     free = lines.join(stores.drop_nulls("ring").select(_OF_RING).unique(), on=_OF_RING, how="anti")
@@ -341,7 +341,7 @@ def _list_overstored(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.Series:
 def _list_miscounted(
     lines: pl.DataFrame, stores: pl.DataFrame, short: pl.DataFrame, overstored: pl.Series
 ) -> pl.DataFrame:
-    """Return the packets whose counted index does not hold: of rings of which packets are missing, or may be.
+    """Return the packets whose counted index is wrong: packets of their ring are missing, or may be.
 
     If packets of one ring are missing, or files are `overstored`, the log lost lines. Another ring of it that has no
     stores is counted right only up to its last packet that prints an index.

@@ -351,7 +351,7 @@ def _list_rung(events: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
 def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     """Return rings that show a further queue though no Created line tells why: it was lost.
 
-    A log id is that of one queue of a process; the next process with its pid has a log, and ids, of its own. Where none
+    A log id is that of one queue of a process; the next process with its pid has a log, and ids, of its own. If none
     is printed, or in the next log, the packet index starts again: it occurs once in the life of a queue, but threads
     that share one may print a few packets out of order.
     """
@@ -373,7 +373,7 @@ def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFram
     made = lines.drop_nulls("ring").select(*keys, made_ns="ts_ns").sort("made_ns", maintain_order=True)
     told = starts.join_asof(made, left_on="starts_ns", right_on="made_ns", by=keys, check_sortedness=False)
     lost = told.filter((pl.col("made_ns") < pl.col("before_ns")).fill_null(True))
-    # The first line of a ring came when its first queue was gone: that one has none.
+    # The first line of the ring came after the end of its first queue: that queue has no line.
     first = made.unique(keys, keep="first", maintain_order=True).join(ended, on=keys, maintain_order="left")
     unlined = first.filter(pl.col("made_ns") > pl.col("before_ns")).select(*keys, starts_ns=pl.lit(0, pl.Int64))
     lives = pl.concat([unlined, lost.select(*keys, "starts_ns")])

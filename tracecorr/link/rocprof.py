@@ -248,7 +248,7 @@ def warn_repeated(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
 
 
 def warn_timeless(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Return warnings about rocprof files of which nothing is shown, because their rows are sums without times.
+    """Return warnings about rocprof files that are not shown, because their rows are sums without times.
 
     Args:
         ledger, files: the tables.

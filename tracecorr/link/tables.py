@@ -16,10 +16,10 @@ from tracecorr.link import (
     kernel_log,
     locks,
     mqds,
+    polled,
     queues,
     rings,
     rocprof,
-    samples,
     streams,
 )
 from tracecorr.link import events as keys
@@ -69,7 +69,7 @@ def link_tables(
         losses: rows of `losses` on the common clock that readers and recorder told of.
         writes: what the writes of the trace tell of the logs.
     """
-    # Rows and packets are large: nobody holds a column longer than it is asked for.
+    # Rows and packets are large: no column is held longer than it is needed.
     held = [_name_processes(placed, identities)]
     del placed
     found_damage = damage.find_damage(held[0], ledger, losses, writes.missing)
@@ -132,7 +132,7 @@ def _name_processes(placed: pl.DataFrame, identities: Identities) -> pl.DataFram
 
     From here on a row's thread and process stand for its numbers and its name.
     """
-    events = samples.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
+    events = polled.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     events = events.drop("pid", "tid", "comm")
     # On the common clock itself one column serves for both times.
     is_common = events["ts_ns"].equals(events["stamp_ns"])

@@ -35,7 +35,7 @@ def list_warnings(
     Args:
         tables: all tables, by name.
         maps: the clock maps by `source:clock`.
-        samples: clock.json, the readings that belong to the clock marks of a trace; None where it is not there.
+        samples: clock.json, the readings that belong to the clock marks of a trace; None if it is not there.
         attached: whether the trace was recorded of a process that ran already, whose log it is.
     """
     events, threads = tables["events"], tables["threads"]
@@ -45,7 +45,7 @@ def list_warnings(
     log = events.filter(pl.col("source") == "amd_log").select("source", "thread", "stamp_ns")
     if len(log):
         warnings += [
-            f"{key} is taken as CLOCK_MONOTONIC unproven: no mark, doorbell or queue creation shows it"
+            f"{key} is assumed to be CLOCK_MONOTONIC: no mark, doorbell or queue creation proves it"
             for key, m in maps.items()
             if key.startswith("ftrace:") and m.method == "same_clock" and m.pairs == 0
         ]
@@ -63,7 +63,7 @@ def list_warnings(
     warnings += _warn_device_rings(tables["args"])
     warnings += _warn_shared_numbers(threads, tables["processes"])
     warnings += warn_foreign(events, tables["links"])
-    # What a capture dumped by itself is of its run, be it from before the first queue.
+    # A dump that a capture made is of its run, even from before the first queue.
     if shows_none_of_log(tables["hqd"].filter(pl.col("read_start_ns").is_null()), tables["queues"]):
         warnings.append(f"{NONE_OF_LOG}: it may be of another run")
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
@@ -88,22 +88,22 @@ def warn_of_writes(writes: LogWrites, files: pl.DataFrame) -> list[str]:
     named = writes.missing.join(files.select("file", "path"), on="file", maintain_order="left")
     found = named.group_by("path", maintain_order=True).agg("position", "bytes")
     warnings = [
-        f"{path}: {sum(sizes):,} bytes that the trace shows to be written are not in it: "
+        f"{path}: {sum(sizes):,} bytes are missing, although the trace shows their write: "
         + ", ".join(f"{size:,} at byte {at:,}" for at, size in list(zip(places, sizes, strict=True))[:_MOST_NAMED])
         + (f", and at {len(places) - _MOST_NAMED} more places" if len(places) > _MOST_NAMED else "")
         for path, places, sizes in found.iter_rows()
     ]
     explained = count_explained(writes.placed).join(files.select("file", "path", "size"), on="file")
     warnings += [
-        f"{path}: {size - known:,} of its {size:,} bytes are of no write call that the trace shows: it began later or "
-        "lost records, or they came through io_uring, splice or a 32-bit program; records there are joined to no write"
+        f"{path}: {size - known:,} of its {size:,} bytes belong to no write call of the trace: it began later or lost "
+        "records, or they came through io_uring, splice or a 32-bit program; these records are joined to no write"
         for path, size, known in explained.select("path", "size", "explained").iter_rows()
         if known < size
     ]
     paths = dict(files.select("file", "path").iter_rows())
     return warnings + [
-        f"{paths[file]}: its records are not joined to the writes of the trace: no file that the trace shows to be "
-        "written holds them alone; import the log as its program wrote it, not as a collector passed it on"
+        f"{paths[file]}: its records are not joined to the writes of the trace, which shows no file with exactly these "
+        "records; import the log as its program wrote it, not as a collector passed it on"
         for file in writes.unfit
     ]
 
@@ -112,14 +112,14 @@ def _warn_shared_numbers(threads: pl.DataFrame, processes: pl.DataFrame) -> list
     """Name the threads of a log that prints hashes whose lines may be those of several threads."""
     shared = threads.filter(pl.col("how").cast(pl.String) == SHARED_NUMBER).join(processes, on="process", how="left")
     return [
-        f"process {pid}: several threads print tid {tid:#07x}, a hash of 20 bits: their lines cannot be told apart, so "
-        "that calls of theirs may be paired wrongly, and none of them is linked to the trace"
+        f"process {pid}: several threads print tid {tid:#07x}, a hash of 20 bits: their lines cannot be separated, so "
+        "their calls may be paired wrongly, and are not linked to the trace"
         for pid, tid in shared.select("log_pid", "log_tid").iter_rows()
     ]
 
 
 def _warn_device_rings(args: pl.DataFrame) -> list[str]:
-    """Say that rings lie in memory of the GPU (ROCm 10), where nobody but the GPU reads them quickly."""
+    """Say that rings are in memory of the GPU (ROCm 10), which only the GPU reads quickly."""
     on = args.filter((pl.col("key").cast(pl.String) == "device_mem_ring_buf") & (pl.col("u64") == 1)).height
     if not on:
         return []
@@ -130,7 +130,7 @@ def _warn_device_rings(args: pl.DataFrame) -> list[str]:
 
 
 def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Say of which traces without a told clock it is not proven that they are on one: each buffer has its own.
+    """Name traces without a named clock that may be on two clocks: each buffer has its own.
 
     The files of a trace's CPUs, and pieces of one trace, hold no records of one CPU at the same time.
     """
@@ -143,15 +143,15 @@ def _warn_two_buffers(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     )
     paths = dict(files.select("file", "path").iter_rows())
     return [
-        f"{paths[one]} and {paths[other]} hold records of the same CPUs and time, as two buffers do, and are taken to "
-        "be on one clock: if they are not, times and links of one are wrong; name it with --ftrace-clock, or import one"
+        f"{paths[one]} and {paths[other]} have records of the same CPUs and time, as two buffers do; one clock is "
+        "assumed: if there are two, times and links of one are wrong; name it with --ftrace-clock, or import one"
         for one, other in both.select("file", "file_other").unique().sort("file", "file_other").head(1).iter_rows()
     ]
 
 
 def _describe_unaligned(key: str, clock: ClockMap, *, alone: bool) -> str:
     if alone:
-        return f"{key} is the only clock, and its offset cannot be told: times are its own, not CLOCK_MONOTONIC's"
+        return f"{key} is the only clock, and its offset is unknown: times are on this clock, not on CLOCK_MONOTONIC"
     return f"{key} is UNALIGNED: {clock.reason}; nothing of it is linked by time"
 
 
@@ -162,8 +162,8 @@ def _warn_unused_marks(events: pl.DataFrame, maps: dict[str, ClockMap]) -> list[
     if not marks:
         return []
     return [
-        f"{bare[0]}: each of its {marks} clock marks tells the time before it was written, which bounds the clock from "
-        "one side only: import with --clock-samples clock.json, the readings that were taken with them, for the other"
+        f"{bare[0]}: its {marks} clock marks bound the clock from one side only; to bound the other side, import the "
+        "clock.json that was recorded with them (--clock-samples)"
     ]
 
 
@@ -175,8 +175,8 @@ def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
     ).agg(width.max().alias("width"), pl.col("method").cast(pl.String).first())  # fmt: skip
     return [
         f"{source}: times are known to {width / 1e6:.1f} ms only (by {method}): system calls and doorbells may stay "
-        "unlinked; the writes of the log (events/syscalls/sys_enter_write), clock samples each second, or a doorbell "
-        "probe, narrow that"
+        "unlinked; to know them better, record the writes of the log (events/syscalls/sys_enter_write), clock samples "
+        "each second, or a doorbell probe"
         for source, width, method in wide.filter(pl.col("width") > _WIDE_NS).iter_rows()
     ]
 
@@ -184,7 +184,7 @@ def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
 def _measure_gap(events: pl.DataFrame) -> int:
     """Return the time from the end of the log to the start of the trace, negative from that of the trace to the log.
 
-    It is 0 where they overlap in time; other sources do not count.
+    It is 0 if they overlap in time; other sources do not count.
     """
     both = events.lazy().with_columns(pl.col("source").cast(pl.String))
     spans = both.group_by("source").agg(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max()).collect()
@@ -206,7 +206,7 @@ def _describe_gap(apart_ns: int, *, attached: bool) -> str:
 
 
 def _warn_unreadable(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Return a warning for each folder with files of which records could not be read, or which has no formats."""
+    """Return a warning for each folder with records that could not be read, or without formats."""
     told = ledger.with_columns(pl.col("source", "reason").cast(pl.String))
     lossy = told.filter(pl.col("reason").is_in(list_lossy())).join(files.select("file", "path"), on="file")
     folder = pl.col("path").str.extract(r"^(.*)/").fill_null("")
@@ -219,12 +219,12 @@ def _warn_unreadable(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
 
 
 def _warn_unknown_forms(ledger: pl.DataFrame, args: pl.DataFrame) -> list[str]:
-    """Return a warning about messages of which only the begin is known: a newer runtime may print them."""
+    """Return a warning about messages with a known beginning only: a newer runtime may print them."""
     count = ledger.filter(pl.col("reason").cast(pl.String) == UNKNOWN_FORM)["records"].sum()
     told = args.filter(pl.col("key").cast(pl.String) == UNKNOWN_FORM).head(1)
     return [
-        f"records of the log that begin like a known message and go on in an unknown way: {count:,}; of them only what "
-        f"fits is read, the first (event {event}): {text[:_MOST_TEXT]}"
+        f"{count:,} records of the log begin like a known message, but go on differently: only their known part is "
+        f"read; the first (event {event}): {text[:_MOST_TEXT]}"
         for event, text in told.select("event", "text").iter_rows()
     ]
 
@@ -234,13 +234,13 @@ def _describe_unreadable(row: dict[str, Any]) -> str:
     more = f" and {len(paths) - _MOST_NAMED} more files" if len(paths) > _MOST_NAMED else ""
     counts = [f"{row[what]:,} {what}" for what in ("records", "bytes") if row[what]]
     return (
-        f"{', '.join(paths[:_MOST_NAMED])}{more}: records were there and are lost: {' and '.join(counts) or 'the end'} "
-        f'could not be read ({", ".join(row["reason"])}); see "What became of the bytes" in the report'
+        f"{', '.join(paths[:_MOST_NAMED])}{more}: records are lost: {' and '.join(counts) or 'the end'} "
+        f'could not be read ({", ".join(row["reason"])}); see "Used, skipped and lost bytes" in the report'
     )
 
 
 def _warn_without_formats(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Return a warning for each folder of pages of which no record is used, because no event has a format."""
+    """Return a warning for each folder of pages without a used record, because no event has a format."""
     kinds = pl.col("outcome", "reason").cast(pl.String)
     told = ledger.filter(pl.col("source").cast(pl.String) == "ftrace").with_columns(kinds)
     named = told.join(files.select("file", "path"), on="file")
@@ -250,8 +250,8 @@ def _warn_without_formats(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str
         unknown=unknown, used=used
     )
     return [
-        f"{folder}: none of its {unknown:,} records can be told, because the trace has no formats of its events; copy "
-        "events/ of the same tracefs beside the pages (of trace-cmd: record again), and import them again"
+        f"{folder}: none of its {unknown:,} records can be decoded, because the trace has no formats of its events; "
+        "copy events/ of the same tracefs beside the pages (of trace-cmd: record again), and import them again"
         for folder, unknown, used in sums.iter_rows()
         if unknown and not used
     ]

@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.hqd import name_processes
-from tracecorr.analyze.kernel_log import STANDSTILLS
+from tracecorr.analyze.failures import STANDSTILLS
+from tracecorr.analyze.queues import name_processes
 from tracecorr.live.look import Looking, Sight
 from tracecorr.live.rings import READ_AT
 from tracecorr.model import schema
@@ -114,9 +114,7 @@ def _add_dumps(driver: Driver, read: Callable[[str], bytes], names: Sequence[str
 
         sight = Looking(0, look, time.monotonic() + _DUMP_SECONDS).wait()
         if name not in sight.dumps:
-            late = (
-                f"{name} gave no answer in {_DUMP_SECONDS:g} s: the driver may hold its lock; no more was asked of it"
-            )
+            late = f"{name} gave no answer in {_DUMP_SECONDS:g} s: the driver may hold its lock; it was not read again"
             gaps.append(next((gap for gap in sight.gaps if gap.startswith(f"{name}: ")), late))
             break
         found = pl.concat([dump.rows for dump in read_dumps(sight.dumps[name])], how="diagonal_relaxed")

@@ -14,7 +14,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from tracecorr.live.memory import Memory
+from tracecorr.live.process_memory import Memory
 from tracecorr.model.kernel_names import demangle_name
 
 _SYMBOL, _LIBRARY = "_amdgpu_r_debug", "libhsa-runtime64.so"

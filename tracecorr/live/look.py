@@ -1,4 +1,4 @@
-"""Two looks at a process, each in a child with a time limit: what does not answer is a finding, and blocks nobody."""
+"""Two looks at a process, each in a child with a time limit: no answer is a finding, too."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from tracecorr.live.kernels import name_kernels
-from tracecorr.live.memory import Memory
-from tracecorr.live.processes import Process, read_process
+from tracecorr.live.process_memory import Memory
+from tracecorr.live.processes import Process, Thread, add_waits, read_process, read_threads
 from tracecorr.live.rings import (
     KINDS,
     Packet,
@@ -26,7 +26,6 @@ from tracecorr.live.rings import (
     read_queue,
     read_signals,
 )
-from tracecorr.live.threads import Thread, add_waits, read_threads
 
 _SCAN_BYTES, _SCAN_SECONDS, _COUNT_SECONDS = 4 << 30, 4.0, 2.0
 # Kernels of CLR that wait for a value, and that write one: their arguments are the pointer (as 4 or 8 bytes), the value

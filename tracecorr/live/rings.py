@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tracecorr.live.memory import Memory
+from tracecorr.live.process_memory import Memory
 
 # amd_queue_t: type, features; base; doorbell; size, reserved; id; caps. Then the indexes, and a check.
 _QUEUE_HEAD, _WRITE_AT, READ_AT, _CHECK_AT, _QUEUE_BYTES = "<IIQQIIQI", 56, 128, 136, 256
@@ -138,7 +138,7 @@ def read_queue(memory: Memory, address: int, *, with_packets: bool = True) -> Qu
 def count_packets(memory: Memory, places: Iterable[tuple[int, int, int]]) -> dict[int, tuple[int, int]]:
     """Return written and finished packets of queues whose index addresses a dump of MQDs shows, by the read index's.
 
-    Both addresses must be those of one amd_queue_t, whose ring is that of the MQD; else nothing is told.
+    Both addresses must be those of one amd_queue_t with the ring of the MQD; else nothing is returned.
 
     Args:
         memory: of the process.

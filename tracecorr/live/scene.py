@@ -9,14 +9,14 @@ from typing import Any
 from tracecorr.analyze.hangs import Judgment
 from tracecorr.live.driver import Driver, find_slots, list_lines
 from tracecorr.live.look import Look, Sight
+from tracecorr.live.processes import Thread
 from tracecorr.live.rings import KINDS, Packet, Queue, Signal, holds
-from tracecorr.live.threads import Thread
 from tracecorr.model.standstill import ANSWERS, NOTHING, STANDS, UNTOLD, Ring, Scene, Wait, Waiter, Work
 
 _USER = 1
 _OTHERS = "SDMA, a handler of the host, or another process"
 _MOST_LOST = 4
-_HALTED = {"T": "stopped by a signal (SIGSTOP, SIGTSTP)", "t": "stopped by who traces it"}
+_HALTED = {"T": "stopped by a signal (SIGSTOP, SIGTSTP)", "t": "stopped by its tracer"}
 
 
 def make_scene(sight: Sight, driver: Driver | None = None) -> Scene:
@@ -170,7 +170,7 @@ def _make_waiter(
     if thread.lock and was is not None and was.lock == thread.lock:
         told = f"thread {thread.tid} waits for the lock at {thread.lock:#x}"
         held = thread.owner and thread.owner == was.owner
-        told += f", which thread {thread.owner} holds" if held else ", whose owner is not known"
+        told += f", which thread {thread.owner} holds" if held else "; its owner is not known"
         waits.append(Wait("lock", told, (f"thread {thread.owner}",) if held else (), address=thread.lock))
     # ROCr's own threads wait for many events, or with a time limit, or for a signal that is 0.
     if len(thread.events) == 1 and thread.is_endless:

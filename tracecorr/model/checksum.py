@@ -31,7 +31,7 @@ class Checksum:
         self.size += len(data)
 
     def skip(self, size: int) -> None:
-        """Count bytes of a hole, all of them zeros, of which the checksum is not computed."""
+        """Count bytes of a hole, which are all zeros; they are not hashed."""
         self.size += size
 
     def text(self) -> str:

@@ -109,7 +109,7 @@ def explain_denied(error: OSError) -> str:
     """Return what to do where the system denied a file or folder."""
     if os.geteuid() == 0 and error.errno in (errno.EACCES, errno.EPERM):
         return "its file system refuses even root, as NFS and FUSE may: use a folder on a local disk"
-    return "check its permissions, and whose it is"
+    return "check its owner and its permissions"
 
 
 def is_panic(error: BaseException) -> bool:

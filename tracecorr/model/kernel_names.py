@@ -40,7 +40,7 @@ def demangle_name(name: str) -> str:
 def shorten_name(name: str) -> str:
     """Return a short name for a lane: without arguments and template values, Tensile kernels by their tile.
 
-    Behind a kernel that says nothing by itself stands what it runs.
+    A generic kernel is followed by what it runs.
 
     >>> shorten_name("gemm16(float const*, float const*, float*, int)")
     'gemm16'
@@ -68,9 +68,9 @@ def shorten_name(name: str) -> str:
 def label_kernels(names: Sequence[str]) -> list[str]:
     """Return a short name for each kernel; of those that are alike, behind it, the values by which they differ.
 
-    They are those of a template, or what stands behind the tile of a Tensile kernel.
+    They are those of a template, or what is behind the tile of a Tensile kernel.
 
-    Where even these do not fit a lane, the names stay alike.
+    If even these do not fit a lane, the names stay alike.
 
     >>> label_kernels(["void mul<float, 4>(float*)", "void mul<half, 4>(half*)", "add(int)"])
     ['mul<float, 4>', 'mul<half, 4>', 'add']

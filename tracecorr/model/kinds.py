@@ -116,10 +116,10 @@ FLAG_MEANINGS = {
     Flag.SPAN_TOLD: "the end of the call tells its duration, and start and end are that far apart",
     Flag.SPAN_DIFFERS: "the end of the call tells another duration: start and end may be those of two calls",
     Flag.TRACED: "the function or function_graph tracer recorded it",
-    Flag.TWIN: "a second sight of a call that two tracers recorded: the other row, its parent, counts",
+    Flag.TWIN: "two tracers recorded this call: its parent row counts, not this one",
 }
 
-# Calls of which one end alone was seen.
+# Calls with only their start or their end.
 HALF_SEEN = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 
 

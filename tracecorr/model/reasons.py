@@ -14,7 +14,7 @@ class Lost(StrEnum):
 
     NOTHING = "no"
     COUNTED = "yes, as many as `records` counts"
-    UNTOLD = "yes, nobody knows how many"
+    UNTOLD = "yes, an unknown number"
 
 
 @dataclass(frozen=True)
@@ -40,35 +40,35 @@ MISSING_BYTES = "missing_bytes"
 
 _SKIPPED = {
     PROGRAM_OUTPUT: "HIP log: text of the program, or the rest of a record that cannot surely be told to be one",
-    BLANK_LINE: "HIP log, kernel log: nothing but blanks",
+    BLANK_LINE: "HIP log, kernel log: only blanks",
     CONTINUATION: "HIP log: a further line of a message of the compiler, or of the source text given to it",
-    BEHIND_NULS: "HIP log: the end of a record behind NULs; what is missing is told with these",
-    "no_record_prefix": "text of a kernel trace: lines before the first record that are none",
+    BEHIND_NULS: "HIP log: the end of a record after NULs; the missing part is counted with the NULs",
+    "no_record_prefix": "text of a kernel trace: lines before the first record",
     "duplicate_sample": "perf: the same hit of a probe, seen by a second event",
-    "range_not_chosen": "kernel trace: a range that was not asked for",
+    "range_not_chosen": "kernel trace: a roctx range that --range did not choose",
     "wrong_endianness_mark": "trace.dat: a mark that its pages contradict",
     "header": "rocprof: names of the columns",
     "empty line": "rocprof: nothing",
     "line of another table": "rocprof: not the columns of the first line",
-    "description of the trace": "rocprof: JSON that is no event",
+    "description of the trace": "rocprof: JSON that is not an event",
     "names and description": "rocprof: JSON around the records",
     "no times": "rocprof: sums of a statistic",
     "in another file of rocprof, too": "rocprof: an earlier file of the capture holds the record",
     "tables, indexes and names of the database": "rocprof: what the records refer to",
     "no_line_of_a_dump": "dump of the KFD: a line that the driver does not print",
     "mqds_of_other_queues": "dump of the KFD: memory that the driver prints behind an MQD",
-    "registers_did_not_answer": "dump of the KFD: registers of zeros or of ones alone, as a device that is off reads",
+    "registers_did_not_answer": "dump of the KFD: registers that are all zeros or all ones, as of a device that is off",
     "no_message_of_the_gpu": "kernel log: a message of another driver or of the kernel",
     "not_of_the_kernel": "kernel log: a message that a program wrote",
     "no_line_of_a_kernel_log": "kernel log: a line in another form than the others",
     "journal_heading": "kernel log: what journalctl and dmesg print around the records",
-    UNKNOWN_FORM: "HIP log: used, but only its begin is known; what fits is read",
+    UNKNOWN_FORM: "HIP log: used; only the beginning of the message is known",
     "no_line_of_smi_events": "SMI events: a line that the driver does not print",
     "unknown_event": "SMI events: a kind of event that is not known here, as newer kernels may have",
 }
 _COUNTED = {
     BROKEN_RECORD: "text: a line like a record whose time or prefix cannot be read, or of two records",
-    UNKNOWN_EVENT_ID: "pages: a record of an event of which there is no format",
+    UNKNOWN_EVENT_ID: "pages: a record of an event without a format",
     "short_record": "pages: a record without room for its event and thread",
     "record_unlike_its_format": "pages: a record shorter than the fields of its event",
     "damaged object": "rocprof: an event of JSON that cannot be read",
@@ -77,21 +77,21 @@ _COUNTED = {
     "queue_of_unknown_type": "dump of the KFD: a queue of a type that has no layout here",
     "not_the_56_registers_of_gfx9_to_gfx12": "dump of the KFD: a queue whose registers have no layout here, or are cut",
     "no_compute_mqd_of_gfx9_to_gfx12": "dump of the KFD: an MQD that has no layout here",
-    "sdma_block_cut_short": "dump of the KFD: an SDMA queue of which registers are missing",
-    "mqd_cut_short": "dump of the KFD: an MQD of which words are missing",
+    "sdma_block_cut_short": "dump of the KFD: an SDMA queue with missing registers",
+    "mqd_cut_short": "dump of the KFD: an MQD with missing words",
     "unknown_fields": "SMI events: a known event with other fields",
     "no_line_of_polls": "polled counters: a line that cannot be read",
 }
 _UNTOLD = {
-    NUL_BYTES: "HIP log: NULs in the place of what was never stored",
+    NUL_BYTES: "HIP log: NULs where bytes were never stored",
     "bad_page_head": "pages: a page that says it holds more than it can",
     "broken_page_data": "pages: the rest of a page behind a record that cannot be one",
     "damaged_section": "trace.dat: a part of its description that cannot be read",
     "overlapping_page_data": "trace.dat: pages of one CPU that are said to lie in those of another",
     "unknown_kind_of_trace_data": "trace.dat: data of a kind that is not known here",
     "file_ends_in_its_description": "trace.dat: it ends before its pages",
-    "damaged or cut JSON": "rocprof: what stands behind damage",
-    "damaged database: nothing behind the damage is read": "rocprof: what stands behind damage",
+    "damaged or cut JSON": "rocprof: what is after the damage",
+    "damaged database: nothing behind the damage is read": "rocprof: what is after the damage",
 }
 _AT_END = {
     TORN_RECORD: "HIP log, perf: the record in which the file ends; its end is missing",
@@ -120,7 +120,7 @@ def list_lossy(lost: Lost | None = None) -> list[str]:
 def render_reasons() -> Iterator[str]:
     """Yield the lines of the list of reasons (Markdown)."""
     yield "## Reasons of `ledger`\n"
-    yield "What a capture lost by itself is told in its own words; `losses` has its spans, too.\n"
+    yield "What a capture itself lost has reasons of its own; the table `losses` has its spans.\n"
     yield "| reason | what the bytes are | records lost with them |\n|---|---|---|"
     for name, reason in sorted(REASONS.items()):
         yield f"| {name} | {reason.meaning} | {'its span is in `losses`' if name in _TOLD else reason.lost} |"

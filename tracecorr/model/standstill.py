@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 # Exit statuses of `tracecorr hang`, the mildest first.
 NOTHING, UNTOLD, STANDS = 0, 5, 4
 ANSWERS = {
-    NOTHING: "nothing stands", UNTOLD: "it cannot be told whether something stands", STANDS: "something stands",
+    NOTHING: "nothing hangs", UNTOLD: "it cannot be decided whether something hangs", STANDS: "something hangs",
 }  # fmt: skip
 
 
@@ -24,7 +24,7 @@ class Wait:
         what: `signal`, `value` (of a word in memory), `lock` or `order` (packets before it in its ring).
         told: the condition in words.
         by: keys of the packets, copies and threads that are known to be able to meet it.
-        others: who else may meet it, in words; empty = nobody.
+        others: what else may meet it, in words; empty = nothing.
         address: signal handle, or address of the value or the lock; None = not known.
     """
 

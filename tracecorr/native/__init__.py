@@ -1,17 +1,15 @@
 """Compiled loops over arrays (`*.c`): over every line of a log and every row (`loops`), and for the views (`views`).
 
-They see bytes only inside the padding of `Text`. `library` takes their types from the C files.
+They see bytes only inside the padding of `Text`. `binding` takes their types from the C files.
 """
 
-from tracecorr.native.library import KERNEL, Ints, Scratch, Struct, Words, address
+from tracecorr.native.binding import KERNEL, Ints, Scratch, Struct, Words, address
 from tracecorr.native.loops import (
     HashTable,
     Records,
     code_spans,
     end_calls,
     find_lines,
-    find_parents,
-    find_roots,
     gather,
     gather_texts,
     hash_spans,
@@ -34,5 +32,5 @@ from tracecorr.native.views import (
 __all__ = [
     "CROSSED", "KERNEL", "UNSORTED", "Drawn", "HashTable", "Ints", "Minimap", "Placed", "Records", "Scratch", "Struct",
     "Survey", "Told", "Tracks", "Words", "address", "code_spans", "count_gaps", "end_calls", "find_lines",
-    "find_parents", "find_roots", "find_tangled", "gather", "gather_texts", "hash_spans", "hash_text", "set_lanes",
+    "find_tangled", "gather", "gather_texts", "hash_spans", "hash_text", "set_lanes",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Loops over the lines of a log and over rows: lines and texts, what belongs together, columns, what encloses a row."""
+"""Loops over the lines of a log and over rows: lines and texts, what belongs together, columns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from tracecorr.native.library import KERNEL, STRUCTS, Bytes, Ints, Struct, Words, address, as_ints, places_of
+from tracecorr.native.binding import KERNEL, STRUCTS, Bytes, Ints, Struct, Words, address, as_ints
 
 # Type of each column of the rows that are joined.
 _ROW_COLUMNS = {
@@ -76,7 +75,7 @@ class Records:
             is_leaf: calls without an exit line: one ends where the next call of its lane begins, if not by an exit.
 
         Returns:
-            Of an enter its exit, of an exit its enter, -1 = open, -2 = it has none; the next call's row of the same
+            Of an enter its exit, of an exit its enter, -1 = open, -2 = none; the next call's row of the same
             lane of each call (-1 = none); the calls that are left; enters of joined calls with calls inside.
         """
         partner, following, left, outer, below, place = (np.empty(self.count, np.int64) for _ in range(6))
@@ -266,43 +265,3 @@ def gather_texts(
     taken, bits = np.empty(len(rows), np.int32), np.empty(-(-len(rows) // 8), np.uint8)
     places = map(address, (rows, codes, numbers, taken, bits))
     return taken, bits, KERNEL.gather_texts(len(rows), *places)
-
-
-def find_parents(
-    group: npt.NDArray[np.uint32], groups: int, offset: Ints, begun: pa.Array, is_call: npt.NDArray[np.bool_]
-) -> tuple[pa.Array, Ints]:
-    """Return the call around each row, null for none, and the rows whose call is not among those around the one before.
-
-    Args:
-        group: of each row, below `groups`; what encloses a row is of its group.
-        groups: how many there are.
-        offset: where each row begins.
-        begun: where the call around each row begins, null for none.
-        is_call: which rows are calls.
-    """
-    group, offset = np.ascontiguousarray(group, np.uint32), as_ints(offset)
-    is_call = np.ascontiguousarray(is_call, np.bool_)
-    count, last = len(group), np.empty(groups, np.int64)
-    parents, found = np.empty(count, np.int64), np.zeros(count // 8 + 1, np.uint8)
-    missed = KERNEL.find_parents(
-        count, address(group), address(offset), *places_of(begun), address(is_call), groups,
-        *map(address, (last, parents, found)),
-    )  # fmt: skip
-    column = pa.Array.from_buffers(pa.int64(), count, [pa.py_buffer(found), pa.py_buffer(parents)])
-    return column, np.flatnonzero(parents == -2) if missed else np.empty(0, np.int64)
-
-
-def find_roots(parents: pa.Array, named: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return the outermost row around each one, which is itself where nothing encloses it.
-
-    Args:
-        parents: the row around each one, null for none; must hold no cycle.
-        named: of each row; a root that is not named is told as null. None = all are.
-    """
-    count = len(parents)
-    roots = np.empty(count, np.int64)
-    found = np.zeros(0 if named is None else count // 8 + 1, np.uint8)
-    marks = None if named is None else address(named := np.ascontiguousarray(named, np.bool_))
-    hits = KERNEL.find_roots(count, *places_of(parents), marks, address(roots), address(found))
-    valid = None if named is None else pa.py_buffer(found)
-    return pa.Array.from_buffers(pa.int64(), count, [valid, pa.py_buffer(roots)], 0 if named is None else count - hits)

@@ -1,6 +1,6 @@
 """Which file is what: what `import` is given, looked at before it is copied, and pieces of one log put in their order.
 
-Nothing here opens a file by itself: `Files` (module `store.raw`) does.
+Nothing here opens a file: `Files` (module `store.raw`) does.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tracecorr.read.ftrace.lines import looks_like_ftrace_text
 from tracecorr.read.ftrace.trace_dat import looks_like_trace_dat, read_description
 from tracecorr.read.kernel_log.printk import looks_like_kernel_log
 from tracecorr.read.kfd.dumps import looks_like_dump
-from tracecorr.read.rocprof.files import has_counters, is_statistic, looks_like_rocprof
 from tracecorr.read.rocprof.rocpd import check_rocpd, looks_like_sqlite
+from tracecorr.read.rocprof.text_files import has_counters, is_statistic, looks_like_rocprof
 
 _PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
 # A file of perf record, and lines of perf script: task, pid, perhaps its thread, CPU, time.
@@ -326,7 +326,7 @@ def check_told_clock(
         recorded = f"{name} was recorded with the trace_clock {found}, as it says itself"
         if not taken:
             raise InputError(f"{recorded}, not with {clock}", "leave out --ftrace-clock")
-        doubts.append(f"{recorded}: --ftrace-clock {clock} was taken for what names no clock")
+        doubts.append(f"{recorded}: --ftrace-clock {clock} is used for the files that name no clock")
     return doubts
 
 
@@ -334,7 +334,7 @@ def _doubt_samples(clock: str, name: str, samples: Mapping[str, Any]) -> list[st
     named = samples.get("trace_clock", "unknown")
     if named in ("unknown", clock):
         return []
-    return [f"{name} says that the trace_clock was {named}: --ftrace-clock {clock} was taken all the same"]
+    return [f"{name} says that the trace_clock was {named}: --ftrace-clock {clock} is used nevertheless"]
 
 
 def _read_clocks(read_at: _ReadAt, size: int) -> set[str]:
@@ -424,7 +424,7 @@ def describe_doubts(logs: Sequence[_LogEnds]) -> list[str]:
 
 def _are_pieces(before: _LogEnds, log: _LogEnds) -> bool:
     pids = {pid for pid, _ in before.spans.keys() & log.spans.keys()}
-    # Where a process begins in both, or in a later one, its pid was used again, or a container has the same.
+    # If a process begins in both, or in a later one, its pid was used again, or a container has the same.
     is_new = bool(pids & log.begun) and (bool(pids & before.begun) or _first(log) >= _last(before) - _LATE_NS)
     return bool(pids) and not is_new
 

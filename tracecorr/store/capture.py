@@ -165,7 +165,7 @@ class Capture:
 
     def _read_formats(self, file: int) -> Mapping[int, Format]:
         """Return the formats of the events of a file of binary records; none of other files."""
-        from tracecorr.store.pages import read_formats
+        from tracecorr.store.trace_folders import read_formats
 
         entry = next(e for e in self.info["files"] if int(e["file"]) == file)
         folder, home = Path(entry["path"]).parent, entry.get("capture")
@@ -215,7 +215,7 @@ class Capture:
             "make the dataset again" if self.nodes else f"build it again: tracecorr correlate {quote_path(self.path)}"
         )
         if not whole:
-            raise CaptureError(f"{path} is damaged: it ends before its end", again)
+            raise CaptureError(f"{path} is damaged: the end of the file is missing", again)
         table = pl.scan_parquet(path)
         differing = set(table.collect_schema().items()) ^ set(schema.TABLES[name].schema.items())
         if differing:

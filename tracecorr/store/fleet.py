@@ -21,8 +21,8 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.folder_names import SUFFIX
+from tracecorr.store.new_folder import check_place, name_stage, put_in_place
 from tracecorr.store.parquet import write_frame
-from tracecorr.store.place import check_place, name_stage, put_in_place
 
 # Key -> the table whose rows have it as their number.
 KEYS = {
@@ -125,7 +125,7 @@ def plan_fleet(paths: Sequence[Path]) -> list[Member]:
         used = {table: used[table] + count for table, count in count_keys(capture.table).items()}
     if used["files"] > _MOST_FILES:
         raise CaptureError(
-            f"these captures have {used['files']} raw files, a dataset numbers {_MOST_FILES} of them",
+            f"these captures have {used['files']} raw files, a dataset can have {_MOST_FILES} at most",
             "make several datasets of fewer captures",
         )
     return members

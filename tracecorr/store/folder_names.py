@@ -71,7 +71,7 @@ def describe_absent(path: Path, captures: list[Path]) -> CaptureError:
         hint = f"make one of it: tracecorr import {option} {quote_path(path)}" if option else _MAKE
         return CaptureError(f"{path} is a file and no capture folder", hint)
     if (path / "capture.json").exists():
-        return CaptureError(f"{path / 'capture.json'} is damaged: it holds no whole description", _import_again(path))
+        return CaptureError(f"{path / 'capture.json'} is damaged: its description is incomplete", _import_again(path))
     if path.is_dir():
         return CaptureError(f"{path} is no capture folder: its capture.json cannot be read", _name_captures(captures))
     by_name = {name: capture for capture in captures for name in (capture.name, capture.stem)}

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracecorr.store.frames import FRAME_BYTES, SUFFIX, FrameReader, FrameWriter
 from tracecorr.store.ownership import LOG_FOLDER, find_owners, is_log, open_log
+from tracecorr.store.zstd_frames import FRAME_BYTES, SUFFIX, FrameReader, FrameWriter
 
 FRAMES_FOLDER = "raw/.amd_log"
 
@@ -50,8 +50,8 @@ def complete_frames(root: Path) -> list[str]:
         try:
             if not _complete(path, log):
                 problems.append(
-                    f"the log {log.name} stays as it is, a program may still write it: what it writes from now on "
-                    "comes into the tables when `tracecorr correlate` is run again"
+                    f"the log {log.name} is not compressed, because a program may still write it; run `tracecorr "
+                    "correlate` again to read what it writes from now on"
                 )
         except OSError as error:
             problems.append(f"the end of the log {log.name} could not be compressed: {error.strerror or error}")
@@ -99,7 +99,7 @@ def read_growing(root: Path, name: str) -> Iterator[bytes]:
                 rest = os.pread(descriptor, FRAME_BYTES, offset - begins)
         except FileNotFoundError:
             return  # the recording ended meanwhile
-        # Where its space was given back meanwhile, there are new frames.
+        # If its space was given back meanwhile, there are new frames.
         if rest.startswith(b"\0") and frames.exists() and FrameReader(frames, growing=True).size > offset:
             continue
         if not rest:
@@ -137,12 +137,12 @@ def _complete(path: Path, log: Path) -> bool:
 def _is_written(path: Path) -> bool:
     """Tell whether a process has a file open for writing, or that cannot be known; what is no file is not written.
 
-    The kernel gives a read lease on a file that nobody can write (fcntl(2)): to its owner and to root, where the file
+    The kernel gives a read lease on a file that none can write (fcntl(2)): to its owner and to root, where the file
     system has leases.
     """
     try:
         with _open_plain(path) as descriptor:
-            # Sent when somebody opens the file meanwhile; the default, SIGIO, would end this process.
+            # Sent when another process opens the file meanwhile; the default, SIGIO, would end this process.
             fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:

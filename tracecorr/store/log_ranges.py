@@ -30,10 +30,10 @@ from tracecorr.read.amdlog.reader import (
     plan_ranges,
     read_range,
 )
-from tracecorr.store.frames import FrameReader
 from tracecorr.store.parts import StoredPart, write_part
 from tracecorr.store.raw import find_compression, has_holes
 from tracecorr.store.space import open_regular
+from tracecorr.store.zstd_frames import FrameReader
 from tracecorr.threads import limited_threads
 
 # So many decompressed bytes are searched at once; where a block ends, a line end is near.
@@ -129,7 +129,7 @@ def finish_log(submit: Submit, started: StartedLog) -> tuple[list[StoredPart], i
             rows.append(alone[number])
             true_end, known = join_states(true_end, alone[number].end), number
             continue
-        # Where only addresses were missing the lookback of the range itself is enough.
+        # If only addresses were missing the lookback of the range itself is enough.
         from_here = true_end.carried == alone[number].start.carried
         fresh = submit(_read_again, log, ranges, number if from_here else known, number, alone).result()
         rows += fresh
@@ -268,12 +268,12 @@ def open_processes(count: int) -> Iterator[Callable[..., _Answer]]:
         with limited_threads(1):
             yield lambda *call: _Answer(pool.submit(*call))
     except BaseException as error:
-        # What they still read nobody wants.
+        # What they still read is not needed.
         for process in set(active_children()) - others:
             process.terminate()
         if isinstance(error, BrokenProcessPool):
             raise WorkerError(
-                "a process that read a part of a log was killed, perhaps for want of memory",
+                "a process that read a part of a log was killed, perhaps because memory ran out",
                 "read it in one process: --jobs 1",
             ) from error
         raise

@@ -81,7 +81,7 @@ def take_logs_back(root: Path, owners: Container[int]) -> list[str]:
         logs.rmdir()
     except FileNotFoundError:
         pass
-    except OSError:  # somebody wrote into it meanwhile
+    except OSError:  # it was written to meanwhile
         _put_aside(logs, root)
     sealed.rename(logs)
     return foreign

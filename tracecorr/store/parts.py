@@ -45,7 +45,7 @@ class StoredPart:
         file = pl.scan_parquet(self.paths[name])
         held = file.collect_schema().keys()
         rows = pl.DataFrame(height=file.select(pl.len()).collect().item())
-        # Of columns that its source never tells a file has none.
+        # A file has no columns that its source never fills.
         absent = [pl.lit(None, table[column]).alias(column) for column in wanted if column not in held]
         present = [column for column in wanted if column in held]
         # What is read comes in pieces, and is put together in a copy: column by column, where both are large.

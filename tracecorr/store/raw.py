@@ -21,10 +21,10 @@ import zstandard
 
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError, explain_unread
-from tracecorr.store import frames
-from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
+from tracecorr.store import zstd_frames
 from tracecorr.store.ownership import make_folder, replace_file
 from tracecorr.store.space import find_hole, open_regular, reserve_space
+from tracecorr.store.zstd_frames import FRAME_BYTES, FrameReader, FrameWriter
 
 _CHUNK_BYTES = 1 << 20
 # Number of the ioctl of linux/fs.h that shares blocks (Linux 4.5).
@@ -56,12 +56,12 @@ def find_compression(path: Path) -> str | None:
         return None
     descriptor = open_regular(path)
     try:
-        magic = os.pread(descriptor, len(frames.MAGIC), 0)
+        magic = os.pread(descriptor, len(zstd_frames.MAGIC), 0)
         if magic.startswith(_GZIP_MAGIC):
             return "gzip"
-        if not frames.begins_frames(magic):
+        if not zstd_frames.begins_frames(magic):
             return None
-        return "frames" if frames.is_seekable(descriptor) else "zstd"
+        return "frames" if zstd_frames.is_seekable(descriptor) else "zstd"
     finally:
         os.close(descriptor)
 
@@ -352,7 +352,7 @@ def copy_in(source: Path, target: Path, checksum: Checksum | None = None, *, com
     Args:
         source: plain, gzip or zstd.
         target: where it goes; a compressed copy gets the suffix of zstd.
-        checksum: gets the decompressed bytes on their way, so that nobody reads them again for it.
+        checksum: gets the decompressed bytes on their way, so that they are not read again for it.
         compress: store a large file that comes compressed in frames of zstd; else it is decompressed.
 
     Raises:
@@ -402,7 +402,7 @@ def _store_pieces(pieces: Iterator[_Piece], target: Path, checksum: Checksum, *,
         target.write_bytes(head)
         return target
     if compress:
-        target = target.with_name(target.name + frames.SUFFIX)
+        target = target.with_name(target.name + zstd_frames.SUFFIX)
         _write_frames(head, pieces, target, checksum)
         return target
     with target.open("wb") as out:
@@ -416,7 +416,7 @@ def join_files(paths: Sequence[Path], breaks: Sequence[bool]) -> tuple[Path, Che
 
     Args:
         paths: plain, or of frames; a line may end in one and go on in the next.
-        breaks: whether each begins with a line of its own, wherever the one before ends.
+        breaks: whether each begins with a new line, even if the one before ends inside a line.
     """
     checksum, last = Checksum(), b"\n"
 
@@ -429,8 +429,8 @@ def join_files(paths: Sequence[Path], breaks: Sequence[bool]) -> tuple[Path, Che
                 yield piece
                 last = b"\0" if isinstance(piece, int) else bytes(piece[-1:]) or last
 
-    whole = paths[0].with_name(paths[0].name.removesuffix(frames.SUFFIX))
-    compress = any(path.suffix == frames.SUFFIX for path in paths)
+    whole = paths[0].with_name(paths[0].name.removesuffix(zstd_frames.SUFFIX))
+    compress = any(path.suffix == zstd_frames.SUFFIX for path in paths)
     stored = _store_pieces(join(), whole.with_name(f".{whole.name}"), checksum, compress=compress)
     for path in paths:
         path.unlink()

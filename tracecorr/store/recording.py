@@ -14,7 +14,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, quote_path
 from tracecorr.model.reasons import MISSING_BYTES, Lost, list_lossy
-from tracecorr.store import frames
+from tracecorr.store import zstd_frames
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.followed import complete_frames, list_unfinished
 from tracecorr.store.raw import describe_file, find_compression
@@ -61,7 +61,7 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
     found = [path for path in (root / "raw").rglob("*") if path.is_file() and not path.is_symlink()]
     # Beside its compressed file lies what there was no room for, or a program still writes; it has holes.
     names = set(found)
-    found = [path for path in found if path.with_name(path.name + frames.SUFFIX) not in names]
+    found = [path for path in found if path.with_name(path.name + zstd_frames.SUFFIX) not in names]
     for rank, (_, source, form) in enumerate(_PLACES):
         for path in sorted(found):
             name = str(path.relative_to(root))
@@ -76,7 +76,7 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
 
 
 def _stored_bytes(path: Path) -> dict[str, int]:
-    return {"stored_bytes": path.stat().st_size} if path.suffix == frames.SUFFIX else {}
+    return {"stored_bytes": path.stat().st_size} if path.suffix == zstd_frames.SUFFIX else {}
 
 
 def _read_times(name: str) -> dict[str, int]:
@@ -108,12 +108,12 @@ def close_killed(capture: Capture) -> Capture:
         return capture
     if is_recorded_now(capture):
         raise CaptureError(f"{capture.path} is being recorded now", "wait for the end of its capture")
-    problems = ["the capture was killed: what it had not stored is missing, and its exit status"]
+    problems = ["the capture was killed: what it had not stored, and its exit status, are missing"]
     return _describe_anew(capture, state="killed", problems=problems + complete_frames(capture.path))
 
 
 def drop_unwritten(capture: Capture) -> None:
-    """Remove what a recorder was about to put in place of older files, once it is gone: nobody writes that any more."""
+    """Remove what a recorder was about to put in place of older files, once it has ended."""
     recorder = capture.info.get("recorder")
     if not recorder or _is_alive(recorder):
         return
@@ -314,7 +314,7 @@ def measure_lateness(entry: Mapping[str, Any]) -> int:
 
 
 def describe_event_cost(info: Mapping[str, Any]) -> str:
-    """Return what recording added to an ioctl of tracecorr's own, empty where that was not measured.
+    """Return what recording added to an ioctl of tracecorr's own, empty if that was not measured.
 
     Args:
         info: contents of capture.json; `capture` times the call before it arms and when the recording is over.
@@ -330,7 +330,7 @@ def describe_event_cost(info: Mapping[str, Any]) -> str:
 
 
 def describe_exit(info: Mapping[str, Any]) -> str:
-    """Return the exit status of the workload, with the signal that it stands for, if any; empty where it is not known.
+    """Return the exit status of the workload, with the signal that it stands for, if any; empty if it is not known.
 
     Args:
         info: contents of capture.json; its status is that of a shell, 128 + the signal that ended the workload, or that
@@ -345,8 +345,8 @@ def describe_exit(info: Mapping[str, Any]) -> str:
     return f"{status}, as after {signal.Signals(number).name} ({signal.strsignal(number)})"
 
 
-_OVERRUN = "the kernel counted records for which its buffers had no room, of which no file tells"
-# A hit that was seen twice was counted once; of what damage took nobody counted the records.
+_OVERRUN = "the kernel dropped these records because its buffers were full; no file shows which"
+# A hit that was seen twice was counted once; records that damage took were not counted.
 _NO_RECORDS = ["duplicate_sample", *list_lossy(Lost.UNTOLD)]
 
 

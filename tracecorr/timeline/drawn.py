@@ -55,7 +55,7 @@ def open_calls(tables: Tables) -> pl.DataFrame:
 
 
 def _inferred_doorbells(tables: Tables) -> pl.DataFrame:
-    """Return one hollow span per doorbell of which only the interval is known; it stands for its packet."""
+    """Return one hollow span per doorbell that is known only by an interval; it has the event of its packet."""
     known = pl.col("doorbell_lo_ns").is_not_null() & pl.col("doorbell_hi_ns").is_not_null()
     unseen = (pl.col("doorbell_evidence").cast(pl.String) == INFERRED) & pl.col("doorbell_event").is_null()
     return _shape(
@@ -69,7 +69,7 @@ def gpu_bounds(tables: Tables) -> pl.DataFrame:
     """Return one hollow span per dispatch without GPU times: it ran between its command's line and its observed end.
 
     Neither its line nor its doorbell is a bound: both come after the packet is in the ring, from where a queue that
-    runs may take it at once. Where no line before it is known, nothing is drawn.
+    runs may take it at once. If no line before it is known, nothing is drawn.
     """
     unknown = pl.col("gpu_start_ns").is_null() & pl.col("gpu_event").is_null()
     dispatches = tables("launches").filter(unknown & (pl.col("kind").cast(pl.String) == "dispatch"))
@@ -144,7 +144,7 @@ def name_job() -> pl.Expr:
 def hardware_queues(tables: Tables) -> pl.DataFrame:
     """Return each occupied HQD slot at each dump (recorded), and hollow between two dumps that agree.
 
-    Its event is the sight of its queue in that dump; a slot that no queue uses has none.
+    Its event is its queue in that dump; a slot without a queue has none.
     """
     dumps = tables("hqd")
     slot = pl.format("{} xcc {} pipe {} slot {}", *_texts("type", "xcc", "pipe", "slot"))

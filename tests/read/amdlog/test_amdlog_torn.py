@@ -212,7 +212,7 @@ def test_what_a_log_that_ends_in_a_record_shows_of_it_is_in_the_whole_record(mes
 
 @pytest.mark.parametrize("message", LASTS.values(), ids=LASTS)
 def test_what_a_record_shows_in_front_of_a_hole_is_in_the_whole_record(message: str) -> None:
-    """A crash left NULs in the place of bytes, and of lines: what stands behind them is the end of another one."""
+    """A crash left NULs in the place of bytes, and of lines: what is behind them is the end of another one."""
     whole = read(line(message))
     rows = whole.rows() + whole.packets.to_dicts()
     true = {key: value for row in rows for key, value in row.items() if key not in ("length", "name", "layer", "flags")}

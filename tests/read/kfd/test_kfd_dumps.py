@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecorr.analyze.hqd import count_slots, list_logical_queues
+from tracecorr.analyze.queues import count_slots, list_logical_queues
 from tracecorr.analyze.values import plain_rows
 from tracecorr.read.kfd.dumps import Dump, read_dumps
 

@@ -18,8 +18,8 @@ from tests.read.rocprof.rocpd_cases import SMALL, Profile, sdk_json, write_rocpd
 from tracecorr.model.errors import InputError
 from tracecorr.model.parts import Block
 from tracecorr.pipeline import import_files
-from tracecorr.read.rocprof.files import looks_like_rocprof, read_rocprof
 from tracecorr.read.rocprof.rocpd import read_rocpd
+from tracecorr.read.rocprof.text_files import looks_like_rocprof, read_rocprof
 from tracecorr.store.raw import open_database
 
 # stamp, end, layer, name, kernel, pid, size, tid, queue_id, dispatch_id, correlation_id

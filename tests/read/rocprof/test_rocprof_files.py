@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.model.parts import Block
-from tracecorr.read.rocprof.files import looks_like_rocprof, read_rocprof
+from tracecorr.read.rocprof.text_files import looks_like_rocprof, read_rocprof
 
 COLUMNS = b'"Kind","Agent_Id","Queue_Id","Process_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name",'
 KERNELS = COLUMNS + b'''"Start_Timestamp","End_Timestamp"

@@ -41,7 +41,6 @@ from tracecorr.analyze.compare.statistics import (
     tell_bounds,
 )  # fmt: skip
 from tracecorr.analyze.evidence import Evidence, list_partial, name_partial
-from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.kernels import UNKNOWN_KERNEL
 from tracecorr.analyze.latency import LOG_MOMENTS, summarize_paths
 from tracecorr.analyze.launches import count_packets
@@ -50,7 +49,7 @@ from tracecorr.analyze.occupancy import describe_occupancy
 from tracecorr.analyze.queues import NO_STREAM_NAMES, names_streams
 from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import describe_overhead
-from tracecorr.analyze.values import plain_rows, render_ns
+from tracecorr.analyze.values import Tables, collect, plain_rows, render_ns
 from tracecorr.analyze.verdicts import Verdict, judge_capture
 from tracecorr.model.errors import InputError
 from tracecorr.model.reasons import BEHIND_NULS, BLANK_LINE, NUL_BYTES, PROGRAM_OUTPUT, TORN_RECORD
@@ -223,9 +222,9 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     )
     yield Section(
         "machines", "Machines", compare_machines(first, second),
-        "what the captures and logs tell of machine, driver, software and environment; `differs` = also where one side "
-        "does not tell it",
-        nothing="no source tells of the machines",
+        "what captures and logs say about machine, driver, software and environment; `differs` = also if one side does "
+        "not say it",
+        nothing="no source describes the machines",
     )  # fmt: skip
     yield Section(
         "failures", "Errors and failed calls", compare_failures(first, second),

@@ -12,14 +12,13 @@ from tracecorr.analyze.calls import is_called, summarize_hip_calls
 from tracecorr.analyze.compare.statistics import MIN_VALUES, Ints, Sample, bound_difference, is_significant, tell_bounds
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.failures import summarize_failures
-from tracecorr.analyze.frames import Tables, collect, percentile, total
 from tracecorr.analyze.gpu import KERNELS, list_work
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import UNKNOWN_KERNEL, summarize_kernels
 from tracecorr.analyze.launches import count_packets, summarize_launches
 from tracecorr.analyze.queues import count_doubled, count_streams_at_once, names_streams
 from tracecorr.analyze.run_facts import list_machine
-from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.values import Tables, collect, percentile, render_ns, total
 from tracecorr.model.kernel_names import label_kernels
 
 _SLICES = 100

@@ -7,15 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.evidence import Evidence, list_partial
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.evidence import Evidence, count_at_least, list_partial
 from tracecorr.analyze.launches import count_packets
-from tracecorr.analyze.losses import count_at_least
 from tracecorr.analyze.queues import count_doubled
 from tracecorr.analyze.report.answers import Report, Section
 from tracecorr.analyze.report.questions import answer_everything
 from tracecorr.analyze.report.sections import list_sections
 from tracecorr.analyze.run_facts import describe_run
+from tracecorr.analyze.values import Tables, collect
 from tracecorr.analyze.verdicts import Thresholds, judge_capture
 from tracecorr.store.recording import count_read
 

@@ -6,19 +6,17 @@ from collections.abc import Iterable, Iterator
 
 import polars as pl
 
-from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.frames import collect
-from tracecorr.analyze.losses import summarize_losses
+from tracecorr.analyze.evidence import Evidence, summarize_losses
 from tracecorr.analyze.report.answers import WENT_WRONG, Report
 from tracecorr.analyze.report.markdown import describe_summary, render_section, render_table
 from tracecorr.analyze.report.sections import GLOSSARY
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.values import collect, count_of, render_ns
 from tracecorr.analyze.verdicts import CLAIMS, Verdict, judge_capture
 from tracecorr.model.errors import InputError
 
 # Rows of a table and lines of an answer, so that all fits on one screen.
 ROWS, _LINES = 8, 5
-# What the run hung in is told to its end.
+# What the run hung in is shown in full.
 _FIRST_LINES = 12
 _TEXT = 160
 _QUEUES = ("queue", "process", "type", "priority_hip", "dispatches", "barriers", "stream_ids", "hwq")
@@ -143,7 +141,7 @@ def _failed(report: Report) -> Iterator[str]:
     found += [answer.finding for answer in report.answers if answer.finding]
     slow = next(section.frame for section in report.sections if section.key == "slow_calls")
     found += [
-        f"slowest call: event {call}, {text}" for call, text in slow.select("call_event", "told").head(1).iter_rows()
+        f"slowest call: event {call}, {text}" for call, text in slow.select("call_event", "summary").head(1).iter_rows()
     ]
     if found:
         yield "**Findings**\n"
@@ -178,7 +176,7 @@ def _table(title: str, frame: pl.DataFrame, columns: tuple[str, ...], rows: int)
         return
     yield f"**{title}**\n"
     told = frame.select(c for c in columns if c in frame.columns)
-    # A count of which all are 0 tells nothing.
+    # A column of zeros says nothing.
     idle = [c for c in ("named", "errors") if c in told.columns and not told[c].sum()]
     yield render_table(told.drop(idle), rows)
     yield ""

@@ -162,7 +162,7 @@ def _profile_text(calls: Mapping[str, int]) -> str:
     told = [count_of(calls[domain], *noun) for domain, noun in _PROFILED.items() if domain in calls]
     rest = sum(n for domain, n in calls.items() if domain not in _PROFILED)
     told += [count_of(rest, "other row")] if rest else []
-    return ", ".join(told) or "no row with times (sums are not events); see What became of the bytes"
+    return ", ".join(told) or "no row with times (sums are not events); see Used, skipped and lost bytes"
 
 
 def _clock_text(summary: dict[str, Any]) -> str:

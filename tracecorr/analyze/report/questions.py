@@ -11,15 +11,19 @@ import polars as pl
 from tracecorr.analyze.calls import OF_A_GRAPH
 from tracecorr.analyze.evidence import Evidence, list_partial
 from tracecorr.analyze.failures import NOTICE, find_aborted_packets, list_kernel_failures, summarize_failures
-from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.gpu import AT_LEAST, KERNELS, OF_PROFILE
-from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.owners import node_of
 from tracecorr.analyze.queue_creation import list_doorbell_pages
-from tracecorr.analyze.queues import count_doubled, count_streams_at_once, explain_doubled, summarize_queues
+from tracecorr.analyze.queues import (
+    count_doubled,
+    count_streams_at_once,
+    explain_doubled,
+    gpu_id_text,
+    summarize_queues,
+)
 from tracecorr.analyze.report.answers import WENT_WRONG, Answer
 from tracecorr.analyze.still_open import describe_still_open, list_events
-from tracecorr.analyze.values import count_of, hex_text, render_ns
+from tracecorr.analyze.values import Tables, collect, count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.columns import is_counted
 from tracecorr.model.kinds import ABORTED_PACKET, IDLE_QUEUE, INFERRED, RECORDED, WORST_LEVELS
@@ -135,7 +139,7 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     """
     timed = sorted(_list_moments(evidence), key=lambda moment: moment[:2])
     shown = timed[:_MAX_FAILURES]
-    # What ends a program comes late, and is told.
+    # What ends a program comes late, and is shown too.
     shown += [moment for moment in timed[_MAX_FAILURES:] if moment.is_fatal][:_MAX_FATAL]
     lines = [*_describe_problems(evidence)]
     lines += [_after(moment, shown[0]) + moment.text for moment in shown]
@@ -442,8 +446,8 @@ def _devices(evidence: Evidence) -> Answer:
 
 
 _LSOF = (
-    "`lsof` shows the descriptors of processes that live while it runs, to a user that is not root only its own, and "
-    "of a container only inside of its pid namespace: of a process that has ended it shows nothing"
+    "`lsof` shows less: nothing of a process that has ended, without root nothing of other users, and the processes of "
+    "a container only from inside its PID namespace"
 )
 
 
@@ -593,11 +597,11 @@ def _describe_service(evidence: Evidence) -> list[str]:
     if kind != _KERNELS:
         lines.append(
             f"these are {kind} packets, not kernels (no kernels of two priorities were timed): each starts when the "
-            "packets before it are done, so its wait includes their time and does not tell how long a kernel waits"
+            "packets before it are done, so its wait includes their time and does not show how long a kernel waits"
         )
     return [
         *lines,
-        "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
+        "a queue that waits less may only have less work: `tracecorr experiment preempt` compares alone and together",
     ]
 
 
@@ -621,7 +625,7 @@ def _describe_unserved(evidence: Evidence) -> str:
     else:
         why, tell = "no kernels of two priorities were timed (those of graphs do not count)", "launch such kernels"
     return (
-        f"who is served first cannot be told: {why}; to know it: {tell}, or compare latencies alone and together by "
+        f"who is served first is unknown: {why}; to know it: {tell}, or compare latencies alone and together with "
         "`tracecorr experiment preempt`"
     )
 

@@ -14,9 +14,9 @@ from tracecorr.analyze.calls import (
     summarize_waits,
 )
 from tracecorr.analyze.clocks import describe_durations, find_untimed, summarize_clocks, summarize_time_errors
-from tracecorr.analyze.evidence import Evidence
+from tracecorr.analyze.evidence import Evidence, summarize_ledger, summarize_losses, summarize_unaccounted
+from tracecorr.analyze.failures import summarize_kernel_log
 from tracecorr.analyze.gpu import AT_LEAST, KERNELS
-from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.ioctls import (
     explain_ioctls,
     summarize_driver_events,
@@ -25,9 +25,14 @@ from tracecorr.analyze.ioctls import (
     summarize_ioctls,
     summarize_syscalls,
 )
-from tracecorr.analyze.kernel_log import summarize_kernel_log
 from tracecorr.analyze.kernels import summarize_counters, summarize_named, summarize_rocprof
-from tracecorr.analyze.latency import summarize_kernel_latency, summarize_latency, summarize_paths
+from tracecorr.analyze.latency import (
+    summarize_iterations,
+    summarize_kernel_latency,
+    summarize_latency,
+    summarize_layers,
+    summarize_paths,
+)
 from tracecorr.analyze.launches import (
     NO_DISPATCH,
     NO_PACKET,
@@ -38,13 +43,12 @@ from tracecorr.analyze.launches import (
     summarize_launches,
     summarize_unlinked,
 )
-from tracecorr.analyze.locks import summarize_lock_waits
-from tracecorr.analyze.losses import summarize_ledger, summarize_losses, summarize_unaccounted
 from tracecorr.analyze.memory import summarize_copies
 from tracecorr.analyze.occupancy import list_oversubscribed, summarize_occupancy, summarize_queue_holders
 from tracecorr.analyze.owners import add_nodes, summarize_gpus, summarize_nodes, summarize_processes
 from tracecorr.analyze.queues import (
     NO_STREAM_NAMES,
+    list_logical_queues,
     names_streams,
     summarize_queues,
     summarize_refcounts,
@@ -52,8 +56,7 @@ from tracecorr.analyze.queues import (
 )
 from tracecorr.analyze.report.answers import Section
 from tracecorr.analyze.run_facts import list_machine
-from tracecorr.analyze.run_time import summarize_iterations, summarize_layers
-from tracecorr.analyze.slow_calls import summarize_slow_calls
+from tracecorr.analyze.slow_calls import summarize_lock_waits, summarize_slow_calls
 from tracecorr.link.hqds import NONE_OF_LOG, shows_none_of_log
 
 GLOSSARY = {
@@ -66,7 +69,7 @@ GLOSSARY = {
     "error of a time": "the true time lies in an interval of this width",
     "p50, p95, p99": "this share of the values is not larger; a value that occurred (nearest rank)",
     "not yet": "no error: not finished yet (hipErrorNotReady), or a wait cut short (EINTR)",
-    "half seen": "only the begin or the end is recorded: counted as a call, not in the times",
+    "half seen": "only the start or the end is recorded: counted as a call, not in the times",
 }
 _PROFILING = (
     "run with profiling on, so that the log has `Signal =` lines of the dispatches themselves (those of barriers do "
@@ -129,7 +132,7 @@ def _open_sections(evidence: Evidence) -> Iterator[Section]:
         "Rings with packets that have no recorded end",
         evidence.by_node(lambda node: node.still_open.rings),
         "of processes with open calls; `first` = index of the first packet that is not known to have ended, with its "
-        "row. The runtime prints an end only when it looks, so that some of them may have ended",
+        "row. The runtime prints an end only when it checks, so some of them may have ended",
         no_log,
         nothing="no call was open, or all packets have a recorded end",
     )
@@ -169,16 +172,14 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "`capture` = what the recording read of the machine (an import has none of it), with the parameters of amdgpu "
         "and the variables that HIP and ROCr read. `Python package` = those whose libraries a process with an open GPU "
         "device mapped",
-        nothing="no source tells of the machine",
+        nothing="no source describes the machine",
     )
     yield Section(
         "devices",
         "GPU devices of the processes",
         evidence.devices.drop("opens"),
-        "`opened` = the open of this path, or, where no path is recorded (before Linux 7.2, without a probe), the one "
-        "whose descriptor the calls were made on; `calls` = ioctls and mappings. `lsof` shows the open descriptors of "
-        "living processes that its user may read: nothing behind the end of the process, without root nothing of other "
-        "users, and outside of a container's pid namespace nothing of its processes",
+        "`opened` = the open of this path; if no path is recorded (before Linux 7.2, without a probe), the open of the "
+        "descriptor that the calls used; `calls` = ioctls and mappings",
         _missing(evidence, "devices", trace=True),
         nothing="no call on /dev/kfd or a render node is in the trace: the process made none while it was recorded",
     )
@@ -327,7 +328,7 @@ def _ring_sections(evidence: Evidence) -> Iterator[Section]:
         evidence.by_node(lambda node: summarize_fences(node.tables("launches"))),
         "recorded: the packet's header; `barrier` = it waits for the packets before it in its ring",
         no_packets,
-        nothing="no packet tells its header",
+        nothing="no packet line has a header",
     )
     yield Section(
         "refcounts",
@@ -335,7 +336,7 @@ def _ring_sections(evidence: Evidence) -> Iterator[Section]:
         evidence.by_node(lambda node: summarize_refcounts(node.tables)),
         "recorded by the log: `most` = streams that held the queue at once; `shared` = two or more did",
         _missing(evidence, "reference counts are", log=True),
-        nothing="no line tells a reference count of a known queue",
+        nothing="no line has a reference count of a known queue",
     )
     yield Section(
         "backlog",
@@ -428,9 +429,9 @@ def _path_sections(evidence: Evidence) -> Iterator[Section]:
         "waits",
         "Waits",
         summarize_waits(events),
-        "recorded: calls and ioctls with their durations; waits on a signal are lines without one. Calls are those "
-        "that wait by their name, and others (`hipFree`) with a wait inside (derived); their other work is part of "
-        "the time",
+        "recorded: calls and ioctls with their durations; a wait on a signal is a line without a duration. The calls "
+        "are those that wait by their name, and others (`hipFree`) with a wait inside (derived); the time includes "
+        "their other work",
         _missing(evidence, "waits", log=True),
     )
 
@@ -470,7 +471,7 @@ def _kernel_sections(evidence: Evidence) -> Iterator[Section]:
         "kernels",
         "Kernels",
         kernels.sort("dispatches", "named", descending=True, maintain_order=True),
-        "names are recorded (ShaderName line), GPU times only where a source recorded them; `named` = lines that name "
+        "names are recorded (ShaderName line), GPU times only if a source recorded them; `named` = lines that name "
         "the kernel while the log has no packet of it: one for each launch",
         _missing_kernels(kernels, evidence),
         nothing=NO_DISPATCH,
@@ -513,7 +514,8 @@ def _gpu_sections(evidence: Evidence) -> Iterator[Section]:
         "queue_busy",
         "How busy the queues were",
         evidence.by_node(lambda node: node.gpu_times.queues),
-        "the same for the kernels of each queue; if there is only a profile, `queue` is the id that it prints",
+        "as in How busy the GPUs were, for the kernels of each queue; if there is only a profile, `queue` is the id "
+        "that it prints",
         missing,
         nothing=NO_DISPATCH,
     )
@@ -523,9 +525,9 @@ def _gpu_sections(evidence: Evidence) -> Iterator[Section]:
         "Longest times without a kernel",
         evidence.by_node(lambda node: node.gpu_times.gaps),
         "the ten longest of each GPU. `event` = the packet that ended it, `call` = the HIP call that submitted that "
-        "packet; `unsubmitted` and `in ring` as above. `host call` = the longest call of that thread during "
-        "`unsubmitted`, `outside` = the part of it outside of HIP calls. `error` = error of both. Copies may have run "
-        "in a gap, and a packet in the ring may wait for another",
+        "packet; `unsubmitted` and `in ring` as in How busy the GPUs were. `host call` = the longest call of that "
+        "thread during `unsubmitted`, `outside` = the part of it outside of HIP calls. `error` = error of both. Copies "
+        "may have run in a gap, and a packet in the ring may wait for another",
         missing or (not_all if AT_LEAST in kernels["figures"].to_list() else ""),
         nothing="no GPU was ever without a kernel between its first and its last",
     )
@@ -558,7 +560,8 @@ def _occupancy_sections(evidence: Evidence) -> Iterator[Section]:
         "queue_holders",
         "Who held hardware queues",
         summarize_queue_holders(tables),
-        "recorded as above; a row without `process` is a program that is not part of this capture",
+        "recorded: queues in sysfs, polled each second; a row without `process` is a program that is not part of this "
+        "capture",
         missing,
         nothing="sysfs showed no queue",
     )
@@ -592,22 +595,22 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
     )
     yield Section(
         "slow_calls",
-        "Slow HIP calls taken apart",
+        "Where the time of slow HIP calls went",
         evidence.by_node(lambda node: summarize_slow_calls(node.tables)),
-        "the longest call of each function, the ten longest of these. Making a queue = from the line that counts the "
-        "queues to that of the one made; lock = futex; time off the CPU needs sched_switch (--event-set full); parts "
-        "may lie in each other. They are derived: they lie in the call by thread and time",
+        "the longest call of each function, the ten longest of these. Making a queue = from `Number of allocated` to "
+        "`Created` in the log; lock = futex; time off the CPU needs sched_switch (--event-set full); parts may "
+        "overlap. They are derived: by thread and time",
         _missing(evidence, "HIP calls", log=True),
         nothing="no HIP call has both its lines",
         is_whole=True,
-        shown=("node", "call_event", "thread", "told"),
+        shown=("node", "call_event", "thread", "summary"),
     )
     yield Section(
         "hip_internal",
         "Internal HIP calls",
         summarize_internal_calls(events),
-        "recorded, as above: `__hip...`, which the compiler calls around a launch, and functions inside HIP with log "
-        "lines of their own (`ihipLaunchKernel`); not counted among the HIP calls",
+        "recorded by enter and exit lines of the log: `__hip...`, which the compiler calls around a launch, and "
+        "functions inside HIP with log lines of their own (`ihipLaunchKernel`); not counted among the HIP calls",
         _missing(evidence, "HIP calls", log=True),
     )
     yield Section(
@@ -622,7 +625,7 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "What rocprof timed",
         summarize_rocprof(events, evidence.tables("kernels")),
         "recorded by rocprof: the GPU times of its kernels and copies, and its own view of the calls",
-        nothing="the imported rocprof output has no row with times: section What became of the bytes gives the reason"
+        nothing="the imported rocprof output has no row with times: see Used, skipped and lost bytes"
         if "rocprof" in evidence.sources
         else "no output of rocprof was imported (--rocprof)",
     )
@@ -639,8 +642,8 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "Waits for locks",
         locks,
         "derived: futex calls of the trace that waited for a mutex of glibc, those of one call at one lock by one "
-        "waker together; `woken by` = who woke somebody at this lock last before the wait ended: the last holder, "
-        "perhaps not the only one",
+        "waker together; `woken by` = the last thread that woke another one at this lock before the wait ended: "
+        "the last holder, perhaps not the only one",
         nothing="no thread waited for a mutex, or futex calls were not recorded (capture with --locks)",
     )
     yield Section(
@@ -694,7 +697,7 @@ def _driver_sections(evidence: Evidence) -> Iterator[Section]:
         "kernel_log",
         "Kernel log",
         summarize_kernel_log(tables),
-        "what amdgpu, amdkfd and the kernel printed; `process`, `queue` and `gpu` only where the line names them and "
+        "what amdgpu, amdkfd and the kernel printed; `process`, `queue` and `gpu` only if the line names them and "
         "its time is known. Half of all hangs print nothing",
         missing=""
         if "kernel_log" in evidence.sources or evidence.layers.get("kernel")
@@ -724,7 +727,7 @@ def _trust_sections(evidence: Evidence) -> Iterator[Section]:
     )
     yield Section(
         "ledger",
-        "What became of the bytes",
+        "Used, skipped and lost bytes",
         evidence.by_node(lambda node: summarize_ledger(node.tables("ledger"), node.tables("files"))),
         "recorded by the readers",
     )

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tracecorr.analyze.evidence import Evidence, Thresholds
-from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.values import count_of
+from tracecorr.analyze.values import Tables, count_of
 from tracecorr.analyze.verdicts import copies, creation, doorbells, scheduling, trust
 from tracecorr.analyze.verdicts.model import MAX_EVENTS, RECORD_WHOLE, Claim, Finding, Outcome, Verdict
 from tracecorr.model.errors import InputError

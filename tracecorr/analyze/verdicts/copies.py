@@ -5,9 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.evidence import Evidence, Excuse, find_excuse
-from tracecorr.analyze.frames import collect
 from tracecorr.analyze.memory import BLIT_KERNELS
-from tracecorr.analyze.values import count_of
+from tracecorr.analyze.values import collect, count_of
 from tracecorr.analyze.verdicts.model import Finding, claim, failed, passed, unknown
 from tracecorr.model.kinds import COPY_REFUSED
 from tracecorr.read.kfd.ioctls import CREATE_QUEUE

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tracecorr.analyze.evidence import Evidence, because
-from tracecorr.analyze.frames import collect
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.values import collect, count_of, render_ns
 from tracecorr.analyze.verdicts.model import EARLIER, RECORD_WHOLE, Finding, claim, failed, passed, unknown
 from tracecorr.model.hip_environment import DIRECT_DOORBELL, is_on
 from tracecorr.model.kinds import DERIVED, RECORDED
@@ -28,8 +27,8 @@ _SINCE = {
 _UNTIL = {
     "--duration": "capture with a longer --duration, or none",
     "the capture was killed": "capture again, and let the capture end: Ctrl-C, not kill -9",
-    "the trace cannot be written": "make room on the disk where the capture lands, and capture again",
-    "only": "make room on the disk where the capture lands, and capture again",
+    "the trace cannot be written": "make room on the disk of the capture folder, and capture again",
+    "only": "make room on the disk of the capture folder, and capture again",
     "": "let the kernel trace last as long as the program",
 }
 _ASK_EACH = "the column unlinked_reason of `launches` gives the reason for each; start the probe before the program"

@@ -246,11 +246,11 @@ def _list_own(evidence: Evidence) -> pl.DataFrame:
 
 @claim(
     "no_deadlock",
-    "nothing waits in a circle, over ring order, dependencies, waited values and waits of the host",
+    "there is no circular wait over ring order, dependencies, waited values and waits of the host",
     rests_on=("amd_log",),
 )
 def _no_deadlock(evidence: Evidence) -> Finding:
-    """Follow what each open call waits for; where that ends at what nobody sees, nothing is known."""
+    """Follow what each open call waits for; if that ends at something unseen, the verdict is UNKNOWN."""
     if not evidence.layers.get("hip"):
         return unknown("no HIP call is recorded", "record the HIP log (AMD_LOG_LEVEL=5)")
     found = evidence.still_open
@@ -264,7 +264,7 @@ def _no_deadlock(evidence: Evidence) -> Finding:
         return failed(f"{names[circles[0]]}: {describe_chain(chain)}", counts, pl.Series([*circles, *chain.events]))
     event, chain = next(iter(found.chains.items()))
     said = f"{names[event]} is open (event {event}): {describe_chain(chain) or 'what it waits for is not in the log'}"
-    remedy = "look while it stands (`tracecorr hang`), or record with AMD_LOG_LEVEL=5 from the start"
+    remedy = "run `tracecorr hang` while it hangs, or record with AMD_LOG_LEVEL=5 from the start"
     return unknown(f"{said}; what a kernel waits for inside cannot be seen", remedy, counts, pl.Series([event]))
 
 

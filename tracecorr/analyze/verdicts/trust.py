@@ -5,10 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.clocks import WIDTH_NS
-from tracecorr.analyze.evidence import Evidence
-from tracecorr.analyze.frames import collect
-from tracecorr.analyze.losses import HAS_NO_HEAD, summarize_unaccounted
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.evidence import HAS_NO_HEAD, Evidence, summarize_unaccounted
+from tracecorr.analyze.values import collect, count_of, render_ns
 from tracecorr.analyze.verdicts.model import Finding, always, claim, failed, has_several_clocks, passed, unknown
 from tracecorr.clock.fit import Refuted, find_refuted
 from tracecorr.store.recording import FAILED, name_state
@@ -46,7 +44,7 @@ def _nothing_lost(evidence: Evidence) -> Finding:
 
 
 def _describe(losses: pl.DataFrame, unaccounted: int) -> str:
-    """Return what was lost; the unknown part before a log's first line is told separately."""
+    """Return what was lost; the unknown part before a log's first line is a sentence of its own."""
     late = losses.filter(HAS_NO_HEAD).height
     if not late:
         return _describe_spans(losses, unaccounted)

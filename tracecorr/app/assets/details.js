@@ -207,7 +207,7 @@ const LOWEST = 60, LANES = 110; // px of the panel, and of the canvas above it
 function grip(panel) {
   const bar = make("div", "tl-grip"), host = document.getElementById("tl-canvas-host");
   bar.tabIndex = 0;
-  bar.title = "drag to change the height of the details; double click: as before";
+  bar.title = "drag to change the height of the details; double click to reset it";
   for (const [name, value] of [["role", "separator"], ["aria-orientation", "horizontal"], ["aria-label", "height of the details"], ["aria-valuemin", LOWEST], ["aria-valuenow", panel.offsetHeight]]) bar.setAttribute(name, value);
   const set = (height) => {
     const most = panel.offsetHeight + host.clientHeight - LANES;

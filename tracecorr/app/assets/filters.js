@@ -145,7 +145,7 @@ function errorsOnly() {
 function laneRows() {
   const box = make("div");
   box.append(checkbox(view.hideEmpty, "hide lanes without a record in the range", (on) => { view.hideEmpty = on; later(); }));
-  if (view.pinned.length || view.order.length || view.foldedKinds.size) box.append(button("Lanes as at first", "no lane pinned, moved or folded by kind", () => {
+  if (view.pinned.length || view.order.length || view.foldedKinds.size) box.append(button("Reset lanes", "unpin and unfold all lanes, in their first order", () => {
     view.pinned = [];
     view.order = [];
     view.foldedKinds.clear();

@@ -13,11 +13,11 @@ import { GUTTER, MINIMAP_H, TOP, view } from "./view.js";
 
 export const KEYS = [
   ["W / S, + / −", "zoom in / out at the pointer"], ["A / D, ← / →", "pan left / right"], ["↑ / ↓, wheel", "scroll the lanes"],
-  ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure; over events from and to their edges"],
-  ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"], ["click a lane's name", "its table; pin, move, hide it, fold its kind"],
+  ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure; snaps to the edges of events"],
+  ["click", "select; on empty space: clear the selection"], ["click a header", "fold a process, thread or group"], ["click a lane's name", "its table; pin, move, hide it, fold its kind"],
   ["H / Shift + H, Enter", "the next / previous header; fold it or unfold it"],
-  ["drag the overview", "move the view"], ["F", "fit the selection and what it follows from; once more: its chain, then the event alone"], ["P", "only the lanes of the chain"],
-  ["Ctrl + K, :", "all commands by name"], ["0", "whole capture, all lanes; where a few events lie far away once more for all"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result (\"whole name\"), #event, 0xaddress, queue 2, stream 1, thread 123, pid; Enter next, Shift + Enter previous"],
+  ["drag the overview", "move the view"], ["F", "fit the selected event and the events that led to it; again: its chain, then the event alone"], ["P", "only the lanes of the chain"],
+  ["Ctrl + K, :", "all commands by name"], ["0", "whole capture, all lanes; again: also the few events that are far away from all others"], ["Backspace", "the previous range; with Shift the next one"], ["/", "search: name or result (\"whole name\"), #event, 0xaddress, queue 2, stream 1, thread 123, pid; Enter next, Shift + Enter previous"],
   ["/ @180.5ms", "go to a time after the start, or of the host's clock; @10ms..20ms shows a range"],
   [". / ,", "next / previous event of the same thread and layer; without a selection the first one in view"],
   ["U", "the parent of the selection"], ["N, K, Q", "next of the same name, kernel, queue; with Shift the previous one"],
@@ -44,7 +44,7 @@ for (const [key, kind] of [["n", "name"], ["k", "kernel"], ["q", "queue"], ["e",
 export const NAMED = [
   ["search", "/"], ["whole capture, all lanes", "0"], ["fit the selection", "f"], ["only the lanes of the chain", "p"], ["parent of the selection", "u"],
   ["next error", "e"], ["next of the same name", "n"], ["next of the same kernel", "k"], ["next of the same queue", "q"], ["next event of the thread", "."],
-  ["range before", "backspace"], ["measure the selection", "m"], ["zoom to the measured range", "z"], ["write a note", "b"], ["filters and colours", "g"],
+  ["previous range", "backspace"], ["measure the selection", "m"], ["zoom to the measured range", "z"], ["write a note", "b"], ["filters and colours", "g"],
   ["light or dark theme", "t"], ["clear the selection", "escape"], ["help: keys and mouse", "?"],
 ];
 export function act(key) { ACTIONS[key]({ shiftKey: false }); changed(); }

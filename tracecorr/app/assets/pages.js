@@ -170,7 +170,7 @@ function verdictBox(verdicts) {
 function verdictTable(verdicts) {
   const rows = verdicts.map((v) => [v.name, plain("", v.claim, "span"), make("span", "tl-" + v.outcome.toLowerCase(), v.outcome),
     plain("", v.reason, "span"), plain("", v.remedy || "", "span"), eventLeads(v.events)]);
-  return table("tl-table", ["verdict", "claim", "outcome", "reason", "what would tell", "events"], rows, ["", "wrap", "", "wrap", "wrap"]);
+  return table("tl-table", ["verdict", "claim", "outcome", "reason", "to know it", "events"], rows, ["", "wrap", "", "wrap", "wrap"]);
 }
 // `csv`: the address of all rows.
 export function sectionBox(section, csv) {
@@ -264,7 +264,7 @@ function sqlBox(page) {
   input.value = "SELECT layer, name, COUNT(*) AS events, MIN(event) AS first_event FROM events GROUP BY layer, name ORDER BY events DESC LIMIT 100";
   input.setAttribute("aria-label", "SQL query");
   input.addEventListener("keydown", (e) => { if (e.key === "Enter" && e.ctrlKey) { e.preventDefault(); run(); } });
-  bar.append(button("Run", "run the query (Ctrl + Enter)", run), examples, make("span", "tl-note", "It only reads, for one minute at most. The columns that end with event lead to the timeline. tracecorr query --schema lists all tables."));
+  bar.append(button("Run", "run the query (Ctrl + Enter)", run), examples, make("span", "tl-note", "A query can only read, for at most one minute. In columns whose names end with event, click a number to see the event on the timeline. tracecorr query --schema lists all tables."));
   box.append(input, bar, found);
   return box;
 }

@@ -205,7 +205,7 @@ export function clickAt(x, y) {
     const hit = recordAt(x, y);
     if (hit && hit.count > 1) showLane(hit.lane, hit.start, hit.start + hit.dur);
     else if (hit && hit.event !== NONE) select(hit.event);
-    else if (hit) message(hit.lane.label + ": no event stands behind this");
+    else if (hit) message(hit.lane.label + ": no event belongs to this");
     else if (spans) clear();
   };
   if (spans) pick(); else inTurn(async (isOpen) => { await loaded.done; if (isOpen()) pick(); });

@@ -37,7 +37,7 @@ export function buildToolbar(meta) {
   bar.append(
     box, counter,
     button("◂", "previous hit (Shift + Enter)", () => find(true)), button("▸", "next hit (Enter)", () => find(false)), filters,
-    button("Fit", "fit the selection and what it follows from, then its chain (F)", () => { showTimeline(); fit(); changed(); }),
+    button("Fit", "fit the selected event and the events that led to it; again: its chain (F)", () => { showTimeline(); fit(); changed(); }),
     button("Chain", "only the lanes of the chain (P)", () => { showTimeline(); toggleChain(); changed(); }),
     button("Whole", "whole capture, all lanes (0)", () => { showTimeline(); showWhole(); changed(); }),
     button("Note", "write a note (B)", () => { showTimeline(); editNote(); }), exports(),
@@ -265,7 +265,7 @@ function tipLines(hit) {
   }
   if (hit.style & INFERRED) lines.push("inferred: only this interval is known");
   if (hit.style & FAILED) lines.push(hit.count > 1 ? "at least one failed" : "failed");
-  if (hit.style & HALF) lines.push(hit.count > 1 ? "of at least one only one end was seen" : "only one end was seen");
+  if (hit.style & HALF) lines.push(hit.count > 1 ? "at least one has only its start or its end" : "only its start or its end was seen");
   return lines;
 }
 // In a long view times are known to a billionth of it: no digit is shown that is not known.
@@ -290,7 +290,7 @@ function exactTip(hit) {
         const e = await api.brief(hit.event);
         // A job is drawn from one event to another: its length is not that of the event it begins with.
         const own = e.name === view.meta.names[hit.name];
-        lines = own ? [e.name, "start " + told(e.start), e.dur !== null ? "duration " + told(e.dur) : hit.style & HALF ? "only one end was seen" : "an instant"] : [...tipLines(hit), hit.lane.layer === "hqd" ? "click: its registers" : "begins with " + e.name];
+        lines = own ? [e.name, "start " + told(e.start), e.dur !== null ? "duration " + told(e.dur) : hit.style & HALF ? "only its start or its end was seen" : "an instant"] : [...tipLines(hit), hit.lane.layer === "hqd" ? "click: its registers" : "begins with " + e.name];
         if (e.result) lines.push("result " + e.result);
         if (e.stream !== null) lines.push(view.meta.streams[e.stream] || "stream " + e.stream);
         lines.push(e.evidence + " · " + e.source + " · error −" + (e.err_lo_ns ?? "?") + " +" + (e.err_hi_ns ?? "?") + " ns");

@@ -92,8 +92,8 @@ class LogSight:
             return ""
         words = (f"without {key}" if value is None else f"with {key}={value}" for key, value in told.items())
         return (
-            f"{name} was started {', '.join(words)}: its HIP log is not in the capture, or less of it; "
-            "leave these variables alone in the command (--log-level sets the level)"
+            f"{name} was started {', '.join(words)}: its HIP log is missing in the capture, or incomplete; "
+            "do not set these variables in the command (--log-level sets the level)"
         )
 
 

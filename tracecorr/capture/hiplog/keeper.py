@@ -15,11 +15,11 @@ from typing import Any
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.late_writers import LateWriters
 from tracecorr.capture.hiplog.log_file import CUT_SHORT, GrowingLog, LogFollower
-from tracecorr.capture.signals import Interrupted
+from tracecorr.capture.interrupts import Interrupted
 from tracecorr.capture.workload.launch import Launched
 from tracecorr.store.capture import LONGEST_NAME
-from tracecorr.store.frames import SUFFIX
 from tracecorr.store.ownership import FOREIGN_FOLDER, find_owners, is_log
+from tracecorr.store.zstd_frames import SUFFIX
 
 _PAUSE_SECONDS = 0.1
 # A runtime writes some KB at once.
@@ -130,7 +130,7 @@ class LogKeeper:
             try:
                 more = self.refresh()
             except Exception as error:
-                self._note(f"the logs were not followed any longer: {error}")
+                self._note(f"the logs were no longer followed: {error}")
                 return
             if self._stop.wait(0 if more else _PAUSE_SECONDS):
                 return
@@ -214,7 +214,7 @@ class ClosedLogs:
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether somebody wrote on after the recording had ended."""
+        """Tell whether a process still wrote after the recording had ended."""
         return any(loss["reason"] == CUT_SHORT for loss in self.losses)
 
 
@@ -269,6 +269,6 @@ def close_logs(
 def _describe_foreign(name: str, folder: RecordingFolder) -> str:
     place = folder.shown / FOREIGN_FOLDER
     return (
-        f"{name} in the log folder is no log of the workload's user: it was neither read nor changed and lies in "
-        f"{place}, which only root can open; move it back where it belongs"
+        f"{name} in the log folder is no log of the workload's user: it was neither read nor changed; it is now in "
+        f"{place}, which only root can open; move it back"
     )

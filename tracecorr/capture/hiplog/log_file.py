@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tracecorr.model.checksum import Checksum
-from tracecorr.store.frames import FRAME_BYTES, SUFFIX, FrameWriter
 from tracecorr.store.ownership import open_log
 from tracecorr.store.space import LEAST_HOLE, free_space
+from tracecorr.store.zstd_frames import FRAME_BYTES, SUFFIX, FrameWriter
 
 _BLOCK, _BLOCK_UNIT = 4096, 512  # the latter is that of st_blocks
 # Space is given back in steps: before each the frames must be on the disk, or a crash of the machine would take both.

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracecorr.capture.debugfs import KFD_DEBUGFS
-from tracecorr.capture.descriptors import most_files
 from tracecorr.capture.plan.plan import NO, PARTLY, YES, Finding, Offer, Runtime, Wanted
 from tracecorr.capture.plan.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
 from tracecorr.capture.plan.trials import Trials, try_tracefs
@@ -25,12 +24,12 @@ from tracecorr.capture.tracefs.control import find_tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token, pid_namespace
 from tracecorr.capture.tracefs.undo import ACTIONS
 from tracecorr.capture.workload.engines import available_engines
-from tracecorr.capture.workload.files import find_inside
-from tracecorr.capture.workload.invoker import call_as_root, read_environment
+from tracecorr.capture.workload.invoker import call_as_root, most_files, read_environment
+from tracecorr.capture.workload.paths import find_inside
 from tracecorr.capture.workload.processes import list_children, list_threads
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.hip_environment import describe_effects
-from tracecorr.store.memory import available_memory_bytes, read_cgroup_limit
+from tracecorr.store.free_memory import available_memory_bytes, read_cgroup_limit
 
 KFD_DEVICE = Path("/dev/kfd")
 _DRM = Path("/sys/class/drm")
@@ -98,7 +97,7 @@ def _look_at_lockdown() -> Finding:
     """Read the kernel's lockdown mode: confidentiality bars tracefs and probes."""
     mode = next((w.strip("[]") for w in _read_text(_LOCKDOWN).split() if w.startswith("[")), "none")
     if mode == "confidentiality":
-        return Finding("lockdown", NO, "confidentiality: tracing is barred", "boot with lockdown=integrity")
+        return Finding("lockdown", NO, "confidentiality: tracing is forbidden", "boot with lockdown=integrity")
     return Finding("lockdown", YES, f"mode {mode}: tracing is allowed")
 
 
@@ -115,7 +114,7 @@ def look_at_process_numbers() -> Finding:
     """Tell whether this process sees processes by the kernel's own numbers: filters and records have no others."""
     if pid_namespace() == _FIRST_PID_NAMESPACE:
         return Finding("process numbers", YES)
-    why = "tracecorr runs in a container with process numbers of its own: the kernel would trace others that bear them"
+    why = "tracecorr runs in a container with its own PID namespace: the kernel would trace others with these numbers"
     remedy = "call tracecorr on the host (--container NAME), or start the container with --pid=host"
     return Finding("process numbers", NO, why, remedy)
 
@@ -167,7 +166,7 @@ def look_at_runtimes(runtimes: Sequence[Runtime], where: str) -> Iterator[Findin
             yield Finding("log on demand", PARTLY, _LOG_ON_DEMAND)
     for kind, name in names.items():
         if not any(r.kind == kind for r in runtimes):
-            why = f"no {name} in the usual places of {where}; one that the workload brings along is found when it runs"
+            why = f"no {name} in the usual places of {where}; if the workload loads another one, it is found then"
             yield Finding(f"runtime {kind}", NO, why)
 
 
@@ -263,7 +262,7 @@ def _look_at_probe_budget(offer: Offer) -> tuple[Finding, ...]:
 
 
 def look_at_code() -> Finding:
-    """Tell whether somebody else can change what root runs here: Python, its libraries, tracecorr itself."""
+    """Tell whether another user can change what root runs here: Python, its libraries, tracecorr itself."""
     if os.geteuid() != 0:
         return Finding("code", YES, "it does not run as root")
     program = Path(sys.executable)
@@ -334,7 +333,7 @@ def _runtimes(
         file = find_inside(root, path)
         library = read_library(file, symbols, path) if file is not None else None
         if file is not None and library is not None:
-            # A runtime is one wherever it lies: its own functions are probed, too.
+            # A runtime may be in any folder: its own functions are probed, too.
             known = found.get((library.device, library.inode)) or read_runtime(file, path)
             merged = (
                 library if known is None else replace(known, path=path, symbols={**known.symbols, **library.symbols})

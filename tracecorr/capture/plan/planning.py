@@ -247,7 +247,7 @@ def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterato
         yield f"  options: {' '.join(f'{name}={value}' for name, value in instance.options)}"
     systems: dict[str, list[str]] = {}
     for event in instance.events:
-        alone = " (of HIP logs alone, without what is written)" if event.filter == NO_DESCRIPTOR else ""
+        alone = " (of HIP logs only, without the written text)" if event.filter == NO_DESCRIPTOR else ""
         systems.setdefault(event.system, []).append(f"{event.name}{alone}")
     for system, names in systems.items():
         yield f"  events {system}: {' '.join(names)}"
@@ -255,13 +255,13 @@ def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterato
         yield f"  functions: {' '.join(instance.functions)}"
     for probe in probes:
         bound = ", bound to the workload by perf" if probe.through == "perf" else ""
-        kept = f", only where {probe.filter}" if probe.filter else ""
+        kept = f", only if {probe.filter}" if probe.filter else ""
         yield f"  probe {probe.name}: {_KINDS[probe.kind]}{bound}{kept}: {probe.definition}"
 
 
 _LATE = {
     "workload": "probed as soon as they are mapped",
-    "machine": "probed as soon as they are mapped; perf tells of each mapping of code on the whole machine",
+    "machine": "probed as soon as they are mapped; perf reports each code mapping of the whole machine",
     "": "looked for every 10 ms while processes are young",
 }
 _KINDS = {

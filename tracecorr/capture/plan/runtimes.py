@@ -16,7 +16,7 @@ from elftools.elf.hash import GNUHashSection
 from elftools.elf.segments import NoteSegment
 
 from tracecorr.capture.plan.plan import Runtime
-from tracecorr.capture.workload.files import BoundedFile, find_inside, glob_inside, resolve_inside
+from tracecorr.capture.workload.paths import BoundedFile, find_inside, glob_inside, resolve_inside
 
 # Distributions, ROCm, wheels of PyTorch and TheRock, also without any process that uses them.
 _PLACES = (
@@ -147,12 +147,12 @@ class MappedFile:
 
 
 def read_runtime(path: Path, seen_as: str = "", refuse: _Refuse = _ignore) -> Runtime | None:
-    """Return what a library exports, or None where it is no runtime (or no library of this kind of machine).
+    """Return what a library exports, or None if it is no runtime (or no library of this kind of machine).
 
     Args:
         path: how this process reaches the file.
         seen_as: how the workload names it, where that differs.
-        refuse: is told why an ELF file is damaged or too costly to read; the workload decides what it maps.
+        refuse: called if an ELF file is damaged or too costly to read; the workload decides what it maps.
     """
     any_of = [name for names in _KINDS.values() for name in names[:1]]
     return _read(path, seen_as or str(path), _WANTED, any_of, refuse=refuse)
@@ -199,7 +199,7 @@ def has_usual_name(path: str) -> bool:
 
 
 def read_mapped_runtime(pid: int, mapping: MappedFile, refuse: _Refuse = _ignore) -> Runtime | None:
-    """Return what a mapped library exports, or None where it is no runtime; `refuse` as for `read_runtime`."""
+    """Return what a mapped library exports, or None if it is no runtime; `refuse` as for `read_runtime`."""
     seen_as = mapping.path.removesuffix(" (deleted)")
     inside = Path(f"/proc/{pid}/root{seen_as}")
     # A deleted or replaced file is still reached through the mapping itself.
@@ -268,7 +268,7 @@ def _read(
 
 
 def _may_export(elf: ELFFile, names: Iterable[str]) -> bool:
-    """Tell by the hash table, without reading 100,000 symbols of a large library; True where it has no table."""
+    """Tell by the hash table, without reading 100,000 symbols of a large library; True if it has no table."""
     tables = [s for s in elf.iter_sections() if isinstance(s, GNUHashSection)]
     return not tables or any(tables[0].get_symbol(name) is not None for name in names)
 

@@ -197,7 +197,7 @@ def _try_kernel_probes(prober: _Prober, trials: Trials) -> None:
 
 
 def explain_refusal(reason: str, word: str, syntax: str) -> str:
-    """Return why the kernel refuses a probe; `Invalid argument` tells nobody that it does not know such probes.
+    """Return why the kernel refuses a probe; `Invalid argument` alone does not say that it does not know such probes.
 
     Args:
         reason: what it said, "" where it took the probe.
@@ -244,7 +244,7 @@ def _try_user_probes(prober: _Prober, trials: Trials) -> None:
     reason = try_perf(event)
     trials.perf_probes = not reason
     remedy = "run it as root, or: sysctl kernel.perf_event_paranoid=-1" if reason else ""
-    why = reason or "probes are bound to the workload: no other process pays for them"
+    why = reason or "probes are bound to the workload: no other process gets slower"
     trials.findings.append(Finding("uprobes through perf", YES if trials.perf_probes else NO, why, remedy))
 
 

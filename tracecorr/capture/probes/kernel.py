@@ -194,10 +194,12 @@ def _probe(function: _Function, offer: Offer) -> tuple[list[ProbePlan], list[Abs
     if not name and function.optional:
         return [], []
     if not name:
-        return [], [Absent(f"function {function.name}", "this driver does not have it, or has it inlined")]
+        return [], [Absent(f"function {function.name}", "this driver does not have it, or the compiler inlined it")]
     if (copies := offer.functions[name]) > 1:
         return [], [
-            Absent(f"arguments of {name}", f"{copies} functions bear this name, a probe would bind one of them")
+            Absent(
+                f"arguments of {name}", f"{copies} functions have this name, and a probe would trace only one of them"
+            )
         ]
     # The compiler has changed what such a copy gets, and in which order.
     plain = name != function.name
@@ -222,7 +224,7 @@ def _probe(function: _Function, offer: Offer) -> tuple[list[ProbePlan], list[Abs
             )
         )  # fmt: skip
     lost = function.arguments and plain
-    return probes, [Absent(f"arguments of {function.name}", f"the compiler made {name} of it")] if lost else []
+    return probes, [Absent(f"arguments of {function.name}", f"the compiler made {name} from it")] if lost else []
 
 
 def _spell(text: str, offer: Offer, *, numbered: bool = False) -> str:
@@ -233,7 +235,7 @@ def _spell(text: str, offer: Offer, *, numbered: bool = False) -> str:
 
 
 def _traced(offer: Offer, probed: set[str], sets: tuple[str, ...]) -> tuple[tuple[str, ...], list[Absent]]:
-    """Return what the function tracer records: MQD functions, of which many bear one name, and all without a probe."""
+    """Return what the function tracer records: MQD functions, many of which share a name, and all without a probe."""
     mqd = sorted(f for f in offer.functions if _MQD.match(_SUFFIX.sub("", f)) and f not in probed)
     names = (*(f.name for f in _chosen(offer, sets)), *_MOMENTS)
     resolved = (resolve_function(name, offer.functions) for name in names)
@@ -243,7 +245,7 @@ def _traced(offer: Offer, probed: set[str], sets: tuple[str, ...]) -> tuple[tupl
     many = [f for f in mqd if offer.functions[f] > 1]
     if not many:
         return (), []
-    why = f"several functions bear each of these names ({', '.join(many)}) and the function tracer cannot be used"
+    why = f"several functions have each of these names ({', '.join(many)}) and the function tracer cannot be used"
     return (), [Absent("MQD functions", why, "a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE")]
 
 

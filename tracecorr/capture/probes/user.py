@@ -43,7 +43,7 @@ def most_probes(offer: Offer) -> int:
 def choose_watch(offer: Offer) -> str:
     """Return whose mappings perf tells of (`Plan.watch_mappings`).
 
-    Those of the workload's threads alone cost as many events as one probe does. Where few probes fit, the doorbells
+    Those of the workload's threads alone cost as many events as one probe does. If few probes fit, the doorbells
     take them all, and one event per CPU tells of the mappings of the whole machine.
     """
     if not offer.perf_probes:
@@ -176,7 +176,7 @@ def _share_out(
 ) -> tuple[tuple[ProbePlan, ...], list[Absent]]:
     """Choose the way of each probe: perf as far as its events go, else tracefs where no other process would pay.
 
-    Where the user lets everybody pay, tracefs does it with one probe instead of one per thread and CPU.
+    If the user lets everybody pay, tracefs does it with one probe instead of one per thread and CPU.
     """
     if not offer.perf_probes or wanted.probe_shared:
         return tuple(probe for wish in wishes for probe in wish.probes), []
@@ -200,7 +200,7 @@ def _too_costly(runtime: Runtime, names: list[str], offer: Offer) -> Absent:
     cost = describe_cost(len(names), perf_cpus(offer))
     return Absent(
         f"probes {' '.join(names)} on {runtime.path}",
-        f"{cost}; through tracefs the {runtime.other_users} other processes that map the library would pay",
+        f"{cost}; through tracefs the {runtime.other_users} other processes that map the library would get slower",
         "run the workload on fewer CPUs (taskset, numactl), or: tracecorr capture --probe-shared",
     )
 
@@ -239,7 +239,7 @@ def _unbound(runtime: Runtime, wanted: Wanted, offer: Offer) -> Absent | None:
     others = f"{runtime.other_users} other processes" if runtime.other_users > 1 else "another process"
     return Absent(
         f"probes on {runtime.path}",
-        f"{others} would pay for them, and this kernel does not let perf bind them to the workload",
+        f"{others} would get slower, and this kernel does not let perf bind them to the workload",
         "tracecorr capture --probe-shared",
     )
 
@@ -258,7 +258,7 @@ def _missing(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -> Iterator[Ab
     if "hsa" not in kinds:
         yield Absent(
             f"doorbells ({_KIND_NAMES['hsa']})",
-            "no library that exports hsa_signal_store_* was found; one that the workload loads is probed then",
+            "no library that exports hsa_signal_store_* was found; if the workload loads one, it is probed then",
         )
     if "roctx" not in kinds and (wanted.ranges or "default" in sets):
         yield Absent(f"roctx ranges ({_KIND_NAMES['roctx']})", "no library that exports roctxRangePushA was found")

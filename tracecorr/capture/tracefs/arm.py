@@ -329,7 +329,7 @@ class Armed:
         except ControlFileError as error:
             if not instance.has(_CONTENTS) and "__data_loc" not in instance.read(f"{folder}/format"):
                 return True
-            why = f"it would hold what is written: {_CONTENTS}: {os.strerror(error.number)}"
+            why = f"it would contain what is written: {_CONTENTS}: {os.strerror(error.number)}"
             self.absent.append(Absent(f"event {LOG_WRITES}", why))
             return False
         return True

@@ -19,7 +19,7 @@ from tracecorr.capture.plan.plan import Plan
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.model.errors import ControlFileError
 
-# Some 30 KB of records: they fit into the smallest buffer, where a full one would drop them for less.
+# About 30 KB of records: they fit into the smallest buffer.
 _BURSTS, _CALLS = 8, 32
 _EVENTS = {"sys_enter_ioctl", "sys_exit_ioctl"}
 
@@ -57,7 +57,7 @@ def time_call() -> float:
 
 
 def measure_event_cost(plan: Plan, instances: dict[str, Path], alone_ns: float) -> _EventCost | None:
-    """Time an ioctl of this thread in the instance that recorded the workload's; None where none did,
+    """Time an ioctl of this thread in the instance that recorded the workload's; None if none did,
     or where the difference is lost in other work.
 
     The recording is over and its buffers are emptied: what is written here is never read.
@@ -95,7 +95,7 @@ def _time_burst(descriptor: int, buffer: bytearray) -> float:
 
 # The narrowest of several brackets bounds the clock best: the first call after a pause is slow.
 _BURST = 10
-# So many marks are written each second, of which one is kept.
+# So many marks are written each second; one of them is kept.
 _TRIES = 4
 _OTHER_CLOCKS = {"raw": time.CLOCK_MONOTONIC_RAW, "boot": time.CLOCK_BOOTTIME, "real": time.CLOCK_REALTIME}
 

@@ -42,7 +42,7 @@ def this_process() -> _Owner:
 
 
 def new_token() -> str:
-    """Return the name of a new capture of this process; nobody else's capture has it."""
+    """Return the name of a new capture of this process; no other capture has it."""
     me = this_process()
     return f"{me.pid}_{me.started}_{next(_numbers)}_{me.namespace}"
 
@@ -136,7 +136,7 @@ class Journal:
         """
         kept: list[Note] = []
         problems = [
-            f"line {number} of {self.path} cannot be read, what it names is not undone: look, then remove the file"
+            f"line {number} of {self.path} cannot be read; its change is not undone: look at it, then remove the file"
             for number in self._unread
         ]
         for note in reversed(self.notes):
@@ -165,7 +165,7 @@ def _undo_one(note: Note, actions: Mapping[str, Undo]) -> str:
 
 
 def read_journal(path: Path) -> tuple[_Owner | None, Journal]:
-    """Return the owner of a journal on disk, None where nothing says whose it is, and the journal.
+    """Return the owner of a journal on disk (None if it names none), and the journal.
 
     A torn last line is a change that was not made; an empty journal is of a capture that ended before its first one.
     Any other line that cannot be read is a problem when it is undone.

@@ -35,10 +35,12 @@ def restore_leftovers(folder: Path | None = None) -> tuple[list[str], list[str]]
         except FileNotFoundError:
             continue  # its own capture has ended meanwhile
         except OSError as error:
-            left.append(f"{path} cannot be read, what it names is not undone: {error.strerror}")
+            left.append(f"{path} cannot be read; its changes are not undone: {error.strerror}")
             continue
         if owner is None:
-            left.append(f"{path} does not say whose it is, what it names is not undone: look, then remove the file")
+            left.append(
+                f"{path} does not name its owner; its changes are not undone: look at them, then remove the file"
+            )
         elif owner.is_dead():
             problems = journal.undo(ACTIONS)
             left += problems
@@ -63,7 +65,7 @@ def _restore_by_name(tracefs: Tracefs, done: list[str], left: list[str]) -> None
     """Undo instances and probes that no journal knows, where their name proves that the owner is dead."""
     names = [n for n in tracefs.instances() if n.startswith(PREFIX)]
     dead = [n for n in names if (owner := owner_of(n)) is not None and owner.is_dead()]
-    left += [f"instance {n}: its name does not say whose it is" for n in names if owner_of(n) is None]
+    left += [f"instance {n}: its name does not show its owner" for n in names if owner_of(n) is None]
     orphans = [*({"kind": "quiet", "path": str(tracefs.instance(n).root)} for n in dead), *_orphan_probes(tracefs)]
     orphans += [{"kind": "instance", "path": str(tracefs.instance(n).root)} for n in dead]
     for note in orphans:
@@ -111,7 +113,7 @@ def _undo_instance(note: Note) -> str:
 
 
 def _undo_probe(note: Note) -> str:
-    """Remove one probe by name; one that is in use by a foreign instance stays and is told."""
+    """Remove one probe by name; one that a foreign instance uses stays, and is returned."""
     tracefs = Tracefs(Path(note["tracefs"]))
 
     def remove() -> None:
@@ -127,7 +129,7 @@ def _undo_probe(note: Note) -> str:
 
 
 def _undo_top_buffer(note: Note) -> str:
-    """Shrink the top buffer again, if the kernel enlarged it and nobody has begun to use it."""
+    """Shrink the top buffer again, if the kernel enlarged it and no other tracer uses it."""
     top = Tracefs(Path(note["path"]))
     with contextlib.suppress(ControlFileError):
         idle = not top.read("set_event").strip() and top.read("current_tracer").strip() == "nop"
@@ -173,7 +175,7 @@ def _undo_mount(note: Note) -> str:
 def _patiently(what: str, action: Callable[[], None]) -> str:
     """Do `action` until the kernel lets it; return why not, after `_PATIENCE_S`.
 
-    While somebody else removes the same thing, the kernel says that there is no such device.
+    While another process removes the same thing, the kernel says that there is no such device.
     """
     end = time.monotonic() + _PATIENCE_S
     while True:

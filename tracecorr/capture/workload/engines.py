@@ -69,7 +69,7 @@ class Engine:
         return Path(self.path).name
 
     def inspect(self, kind: str, name: str) -> dict[str, Any] | None:
-        """Return what the engine knows of a container or an image, None where it has none of that name."""
+        """Return what the engine knows of a container or an image; None if there is none of that name."""
         try:
             done = self.run("inspect", "--type", kind, name, timeout=_WAIT_SECONDS)
             found = json.loads(done.stdout) if done.returncode == 0 else []

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tracecorr.capture.descriptors import wait_readable
-from tracecorr.capture.workload.invoker import Invoker, read_status
+from tracecorr.capture.workload.invoker import Invoker, read_status, wait_readable
 from tracecorr.model.errors import CommandError, InputError, MachineError
 
 # As `docker stop` waits.
@@ -43,7 +42,7 @@ class Ending:
     def begin(self, reason: str, option: str = "") -> None:
         """Say why the recording ended; ask the workload to end where that is wanted, or `option` wants it."""
         option = option or ("--kill" if self._is_wanted else "")
-        after = f"gets SIGTERM ({option})" if option else "runs on"
+        after = f"gets SIGTERM ({option})" if option else "keeps running"
         self._tell(f"the recording ended: {reason}; the workload {after}")
         if option:
             self._until = self._clock() + GRACE_SECONDS
@@ -158,7 +157,7 @@ class GatedProcess:
 
         Raises:
             CommandError: the kernel refused to run it, or Ctrl-C ended it at its gate.
-            MachineError: somebody ended it at its gate.
+            MachineError: it was killed at its gate.
         """
         try:
             os.write(self._gate, b"g")
@@ -174,7 +173,7 @@ class GatedProcess:
                 raise CommandError(f"{self._name} was interrupted before it ran", "", status)
             raise MachineError(
                 f"{self._name} was ended before it ran, with status {status}",
-                "look into the kernel log (dmesg): was the memory short?",
+                "see the kernel log (dmesg): did memory run out?",
             )
         if reason:
             self.poll(block=True)

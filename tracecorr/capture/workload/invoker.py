@@ -1,13 +1,19 @@
-"""Who called: the user behind sudo, whose identity and environment the workload gets."""
+"""Who called: the user behind sudo, whose identity and environment the workload gets; what this process may do.
+
+A capture on 400 CPUs opens two descriptors for each of them and each instance, and perf events.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import resource
+import select
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,13 +124,13 @@ def _assignments(sudo: int, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_environment(pid: int) -> dict[str, str] | None:
-    """Return the environment that a process was started with, None where it cannot be read."""
+    """Return the environment that a process was started with, None if it cannot be read."""
     pairs = (os.fsdecode(item).partition("=") for item in _read_process(pid, "environ").split(b"\0"))
     return {key: value for key, _, value in pairs if key} or None
 
 
 def _read_process(pid: int, name: str) -> bytes:
-    """Return a file of a process, empty where it cannot be read."""
+    """Return a file of a process, empty if it cannot be read."""
     try:
         return (_PROC / str(pid) / name).read_bytes()
     except OSError:
@@ -193,3 +199,32 @@ def _home(uid: int) -> str | None:
         return pwd.getpwuid(uid).pw_dir
     except KeyError:
         return None
+
+
+_MOST_FILES, _CAP_SYS_RESOURCE = Path("/proc/sys/fs/nr_open"), 24
+
+
+def wait_readable(descriptors: Iterable[int], seconds: float | None) -> bool:
+    """Wait until one of some descriptors is readable; return False if none is after `seconds`, None = for ever.
+
+    Not by select(2), which takes no number from 1024 on.
+    """
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(None if seconds is None else seconds * 1000))
+
+
+def most_files() -> int:
+    """Return how many descriptors this process may open; with CAP_SYS_RESOURCE the kernel's own limit."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return max(hard, int(_MOST_FILES.read_text())) if has_capability(_CAP_SYS_RESOURCE) else hard
+
+
+def allow_files() -> None:
+    """Let this process open as many files as it may."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for most in (most_files(), hard):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, max(most, hard)))
+            return

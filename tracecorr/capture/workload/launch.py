@@ -13,8 +13,8 @@ from pathlib import Path
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.container_logs import ContainerLogs
 from tracecorr.capture.hiplog.elsewhere import OwnLogs
+from tracecorr.capture.interrupts import WATCHED
 from tracecorr.capture.options import CaptureOptions, log_environment
-from tracecorr.capture.signals import WATCHED
 from tracecorr.capture.workload.container import FIND_SECONDS, ContainerProcess, GatePipe
 from tracecorr.capture.workload.engines import LOG_MOUNT, exec_command, exec_log_folders, find_engine, run_command
 from tracecorr.capture.workload.host import AttachedProcess, GatedProcess, Workload, resolve_command

@@ -12,7 +12,7 @@ import polars as pl
 
 from tracecorr.model.kinds import LEAST_ADDRESS
 
-# How a thread of the log is told that several threads of its process may have printed.
+# `how` of a log thread whose number several threads of its process may have printed.
 SHARED_NUMBER = "several threads print this number"
 _MULTIPLIER, _SEED, _SIZE, _SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(0xC70F6907), np.uint64(8), np.uint64(47)
 

@@ -83,7 +83,7 @@ def map_threads(
         to_log: from stamps of the trace to those of the log, once its clock is known: needed to tell threads apart
             that used one address after the other.
         owners: the lives of the trace's threads, as events tell them (`find_owners`).
-        writers: who wrote the records of which thread (`part_tables.WRITERS`).
+        writers: which kernel thread wrote the records of which log thread (`part_tables.WRITERS`).
     """
     log_threads = log.select("file", "pid", "tid").unique(maintain_order=True)
     log_threads = log_threads.filter(pl.col("pid").is_not_null())
@@ -137,7 +137,7 @@ def _split_addresses(log_threads: pl.DataFrame, known: pl.DataFrame, to_log: ToL
 def _own_claims(claims: pl.DataFrame, log_threads: pl.DataFrame) -> pl.DataFrame:
     """Return the registrations of each address by the process of the log itself, not by others with equal addresses.
 
-    Processes that were forked from one have its layout. Where none has the log's pid they cannot be told apart.
+    Processes that were forked from one have its layout. If none has the log's pid they cannot be told apart.
     """
     pids = log_threads.select("life", "host_pid").unique("life")
     claims = claims.join(pids, on="life", how="left", maintain_order="left")
@@ -161,7 +161,7 @@ def _with_host_pids(log_threads: pl.DataFrame, seen: SeenIdentities | None) -> p
 
 
 def _trace_threads(trace: pl.DataFrame) -> pl.DataFrame:
-    """Return the lives of kernel threads: tid, tgid (keys; null where the trace tells none, or two), comm, gpu."""
+    """Return the lives of kernel threads: tid, tgid (keys; null if the trace tells none, or two), comm, gpu."""
     named = pl.col("tgid_key").drop_nulls()
     seen = trace.filter(pl.col("tid").is_not_null()).group_by(tid="tid_key", maintain_order=True)
     return seen.agg(
@@ -275,7 +275,7 @@ def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.Data
 def _join_processes(
     log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame, foreign: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return life -> tgid and how it is known; a life whose threads disagree has none.
+    """Return life -> tgid and how it is known; null if the threads of a life disagree.
 
     A process prints one pid: another pid than that of the threads that are known to be its own is that of a namespace.
 

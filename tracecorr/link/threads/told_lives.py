@@ -1,4 +1,4 @@
-"""What the events of a trace tell of each life of a thread: from when on, of which process, under which name."""
+"""What the events of a trace say about each life of a thread: its start, its process, its name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMM_LENGTH = 15
 
 @dataclass(eq=False)
 class Life:
-    """Hold what is told of one thread while it has its number.
+    """Hold what is known of one thread while it has its number.
 
     Args:
         tid: its number.
@@ -33,7 +33,7 @@ class Life:
         parent: what made it.
         is_thread: whether it is one more thread of its parent's process; None = not told.
         told: the processes that it is said to be of.
-        hints: processes of which it is where they are possible at all.
+        hints: processes that it belongs to, if they are possible.
         named: its name, as the last event that shows it tells.
         born_as: its name when it was made, its parent's.
         noted_as: its name, as the capture itself read it.
@@ -72,7 +72,7 @@ class Lives:
         return self.of_tid.setdefault(tid, [Life(tid)])[-1]
 
     def at(self, tid: int, stamp: int | None) -> Life | None:
-        """Return the life that a number had at a time; None where that is not known."""
+        """Return the life that a number had at a time; None if that is not known."""
         lives = self.of_tid.setdefault(tid, [Life(tid)])
         if stamp is None:
             return lives[0] if len(lives) == 1 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from tracecorr.read.text import PAD, Text, pad
+from tracecorr.read.byte_text import PAD, Text, pad
 
 # Calls are paired and tables made once for so many bytes.
 BLOCK_BYTES = 16 << 20
@@ -14,9 +14,9 @@ _LONGEST_LINE = 64 << 20
 _SHORT_LOG = 1 << 20
 _NEWLINE = 10
 _PADDING = len(pad())
-# What is read at once; a progress is told between.
+# What is read at once; progress is reported in between.
 _READ_BYTES = 1 << 20
-# Where no line begins like a record, a block is cut at any line.
+# If no line begins like a record, a block is cut at any line.
 _LOOK_AHEAD = 1 << 20
 
 
@@ -92,7 +92,7 @@ class BlockCutter:
         if self._filled == end:
             # Room for a block, then twice as much, so that a very long line is not copied for each piece of it.
             room = max(self._filled, self._size + _LOOK_AHEAD - self._filled)
-            # Not joined of parts: what nobody has written to takes neither time nor memory.
+            # Not joined from parts: memory that was not written takes neither time nor room.
             grown = bytearray(self._filled - PAD + room + _PADDING)
             grown[PAD : self._filled] = memoryview(self._data)[PAD : self._filled]
             self._data, end = grown, len(grown) - _PADDING + PAD

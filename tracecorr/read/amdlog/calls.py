@@ -45,12 +45,12 @@ _COLUMNS: dict[str, tuple[type, int]] = {
     "is_rocr": (np.bool_, 0), "is_old": (np.bool_, 0), "is_held": (np.bool_, 0), "is_passed": (np.bool_, 0),
     "is_doubtful": (np.bool_, 0),
 }  # fmt: skip
-COLUMNS = frozenset(_COLUMNS)
+_ALL_COLUMNS = frozenset(_COLUMNS)
 NULLS = {name: null for name, (_, null) in _COLUMNS.items()}
 
 
 class Rows:
-    """Hold one value per record and column; a column that nobody has set is null.
+    """Hold one value per record and column; a column that was never set is null.
 
     Args:
         size: how many records.
@@ -84,12 +84,12 @@ class Rows:
         """Tell whether the column was set."""
         return name in self._columns
 
-    def take(self, rows: _Array, columns: frozenset[str] = COLUMNS) -> Rows:
+    def take(self, rows: _Array, columns: frozenset[str] = _ALL_COLUMNS) -> Rows:
         """Return the given rows, in that order, with some of the columns."""
         return Rows(len(rows), {name: self[name].take(rows) for name in self._columns if name in columns})
 
     def without_nulls(self) -> Rows:
-        """Return the rows without the columns that are null throughout, which nobody needs to look at again."""
+        """Return the rows without the columns that are null throughout."""
         return Rows(
             len(self), {name: column for name in self._columns if ((column := self[name]) != NULLS[name]).any()}
         )
@@ -213,7 +213,7 @@ def _pair(records: native.Records, without_exit: _Mask, doubtful: _Mask) -> tupl
     Args:
         records: the rows.
         without_exit: functions that print no exit line.
-        doubtful: calls in shared lanes of which no exit can be told; those of this block are added.
+        doubtful: calls in shared lanes whose exit is not known; those of this block are added.
 
     Returns: with the partners of each call the next call's row of its lane (-1 = none).
     """
@@ -265,7 +265,7 @@ def _next_enters(rows: Ints, lane: Ints, kind: Ints, name: Ints) -> Ints:
 
 
 def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) -> None:
-    """Walk over the calls of which one half is missing, and over the next enters of the same functions."""
+    """Walk over the calls that miss one half, and over the next enters of the same functions."""
     stack: list[int] = []
     for row in rows.tolist():
         if stack and lane[stack[-1]] != lane[row]:

@@ -17,7 +17,7 @@ from tracecorr.read.amdlog.calls import Rows
 from tracecorr.read.amdlog.messages import Kind
 from tracecorr.read.amdlog.records import Records
 from tracecorr.read.amdlog.tokens import LISTS, PACKET_FIELDS, QUEUES, SIGNED, WORDS, Vocabulary
-from tracecorr.read.text import Text
+from tracecorr.read.byte_text import Text
 
 _DONE, _NEW_TEXT = 0, 1
 # With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.

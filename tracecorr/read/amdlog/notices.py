@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecorr.model.kinds import ABORTED_PACKET, HUNG_PACKET, IDLE_QUEUE, LOG_MESSAGE, NOTICES, Flag
-from tracecorr.read.text import Text
+from tracecorr.read.byte_text import Text
 
 _NODE = rb"(?P<node>\d+) \(Agent handle: (?P<agent>0x[0-9a-f]+|\(nil\))\)"
 _SIGNALS = (

@@ -26,14 +26,14 @@ from tracecorr.model.frames import gives
 from tracecorr.model.kinds import UNKNOWN_FORM
 from tracecorr.model.parts import ArrowBlock, Block
 from tracecorr.model.reasons import TORN_RECORD
+from tracecorr.read.amdlog.arrow_tables import TableMaker, make_args, make_table
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES, BlockCutter, ByteStream, LogBytes
 from tracecorr.read.amdlog.calls import NULLS, Joiner, Lanes, Ledger, Rows
 from tracecorr.read.amdlog.details import DetailReader, Details, Question
 from tracecorr.read.amdlog.notices import list_rows
 from tracecorr.read.amdlog.records import RecordReader, Records, list_holes
-from tracecorr.read.amdlog.tables import TableMaker, make_args, make_table
 from tracecorr.read.amdlog.tokens import IS_ROCR, Vocabulary
-from tracecorr.read.text import Text
+from tracecorr.read.byte_text import Text
 
 
 def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:

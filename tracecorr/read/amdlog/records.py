@@ -28,7 +28,7 @@ from tracecorr.native import KERNEL, Ints, Scratch, Struct
 from tracecorr.read.amdlog.notices import Notice, find_notices
 from tracecorr.read.amdlog.tokens import IS_COMPLAINT, IS_INCOMPLETE, IS_ROCR, IS_TORN, Vocabulary, thread_of
 from tracecorr.read.amdlog.torn import THREAD, Head, Join, find_joins, find_swapped, is_ended, without_cut_number
-from tracecorr.read.text import Text
+from tracecorr.read.byte_text import Text
 
 _NEWLINE = 10
 _DONE, _NEW_TEXT = 0, 1
@@ -149,7 +149,7 @@ class RecordReader:
         return records
 
     def scan(self, text: Text) -> Records:
-        """Return the records of a block as they stand there, of which some may be cut by another writer."""
+        """Return the records of a block as they are; another writer may have cut some of them."""
         return self._scan(text)[0]
 
     def _scan(self, text: Text) -> tuple[Records, _Others]:
@@ -325,7 +325,7 @@ def _open_last(text: Text, records: Records) -> None:
 
 
 def _open_at_holes(text: Text, records: Records) -> None:
-    """Take what is sure of the messages of records with NULs in them: what stands behind these is of another line."""
+    """Take what is sure of the messages of records with NULs in them: what is behind these is of another line."""
     places = np.array([hole.start() for hole in _HOLE.finditer(text.raw, text.start, text.stop)], np.int64)
     found = np.searchsorted(records.start, places, side="right") - 1
     torn, first = np.unique(found, return_index=True)
@@ -354,7 +354,7 @@ def list_holes(text: Text, records: Records) -> pl.DataFrame:
 
     Args:
         text: the block.
-        records: its records. Of a hole before the first one, or behind the last one, nothing is told.
+        records: its records. A hole before the first or after the last one is not returned.
     """
     if not records.has_holes:
         return schema.LOSSES.empty()

@@ -16,7 +16,7 @@ from polars import selectors as cs
 
 from tracecorr.model.parts import Block
 from tracecorr.native import Ints
-from tracecorr.read.text import Mask
+from tracecorr.read.byte_text import Mask
 
 _CHUNK_BYTES = 16 << 20
 _NEWLINE, _COLON = b"\n:"
@@ -28,7 +28,7 @@ class _Order:
 
     Args:
         swapped: writes that landed behind the next one, as the content of the log tells.
-        unsure: writes of which nothing tells whether they did.
+        unsure: writes that may have done so.
     """
 
     swapped: Ints
@@ -113,7 +113,7 @@ class SharedLog:
     def of(cls, position: Ints, length: Ints, pids: Sequence[int], size: int) -> SharedLog:
         """Return what writes tell of a log: where each begins (sorted), its bytes, and its process."""
         codes = np.unique(np.asarray(pids), return_inverse=True)[1].astype(np.int64)
-        # Where bytes are missing in the log, the places of two writes may touch.
+        # If bytes are missing in the log, the places of two writes may touch.
         ends = np.minimum(np.maximum.accumulate(position + length), size)
         position = np.maximum(position, np.append(0, ends[:-1]))
         length = ends - position

@@ -70,8 +70,8 @@ class Thread:
     """Name a process and thread as a prefix prints them.
 
     Args:
-        pid: process, None where the prefix has none.
-        tid: thread, None where the prefix has none.
+        pid: process; None if the prefix has none.
+        tid: thread; None if the prefix has none.
         lane: keeps threads apart.
         length: bytes of the prefix.
         prints_ring: whether releases with this prefix print queues as HWq; None = some do.
@@ -342,7 +342,7 @@ def _sink_of(name: str) -> int:
         return WORDS.index(name)
     if name in SIGNED:
         return len(WORDS) + SIGNED.index(name)
-    # What kind of queue these are is told by what was read before.
+    # The kind of these queues follows from what was read before.
     return _NOWHERE if not name or name in ("queue", "any_queue") else _TO_ARGS
 
 

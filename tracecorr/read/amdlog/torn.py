@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracecorr.native import Ints
-from tracecorr.read.text import Mask, Text
+from tracecorr.read.byte_text import Mask, Text
 
 if TYPE_CHECKING:
     from tracecorr.read.amdlog.records import Records
@@ -93,7 +93,7 @@ _PAIRS_OF_BRACKETS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"))
 
 
 def _has_known_end(message: bytes) -> bool:
-    """Tell whether the message is of a kind of which the last field is known: packets, copies, commands."""
+    """Tell whether the message is of a kind whose last field is known: packets, copies, commands."""
     return bool(_HAS_KNOWN_END.match(message))
 
 
@@ -167,7 +167,7 @@ def _is_surely_cut(message: bytes) -> bool:
 
 
 def _sure_of_packet(message: bytes) -> bytes | None:
-    """Return what is sure of a packet's first half; None where it may be a wording that is not known here."""
+    """Return what is sure of a packet's first half; None if it may be a wording that is not known here."""
     found = _PACKET.match(message)
     if not found or _NEW_KEY.match(message, found.end()):
         return None
@@ -233,7 +233,7 @@ def without_cut_number(message: bytes) -> bytes:
 
 
 def find_joins(text: Text, message: Ints, end: Ints, torn: Mask, other_start: Ints, other_end: Ints) -> Iterator[Join]:
-    """Yield the records of which a part stands on another line, and those that surely miss one.
+    """Yield the records with a part on another line, and those that surely miss a part.
 
     Args:
         text: the block.
@@ -421,6 +421,6 @@ def find_swapped(
 
 
 def _may_go_on_with(head: Head, line: bytes) -> bool:
-    """Tell whether a piece of the log ends a message of which the first half is known."""
+    """Tell whether a piece of the log ends a message whose first half is known."""
     line = line.rstrip(b"\r ")
     return not _COLON.match(line) and _go_on(head.message, head.coloured, True, line) is not None

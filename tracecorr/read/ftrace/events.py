@@ -20,10 +20,10 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.model.schema import CAT
+from tracecorr.read.byte_text import MIX, Words
 from tracecorr.read.ftrace.tracepoints import event_layer, split_fields, typed_fields
 from tracecorr.read.kernel_log.printk import list_fields, name_messages
 from tracecorr.read.kfd.ioctls import ioctl_name, layer_of, result_text
-from tracecorr.read.text import MIX, Words
 
 _BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2
@@ -130,7 +130,7 @@ class Batch:
 
 
 def value_of(frame: pl.DataFrame, key: str) -> pl.Expr:
-    """Return the numbers of field `key`, null where the frame has none."""
+    """Return the numbers of field `key`, null if the frame has none."""
     return pl.col(f"u_{key}") if f"u_{key}" in frame.columns else pl.lit(None, pl.UInt64)
 
 
@@ -140,7 +140,7 @@ def _values(frame: pl.DataFrame, key: str) -> pl.Series:
 
 
 def _text_of(frame: pl.DataFrame, key: str) -> pl.Expr:
-    """Return the texts of field `key`, null where the frame has none."""
+    """Return the texts of field `key`, null if the frame has none."""
     return pl.col(f"t_{key}") if f"t_{key}" in frame.columns else pl.lit(None, pl.String)
 
 

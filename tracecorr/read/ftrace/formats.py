@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracecorr.read.byte_text import Words
 from tracecorr.read.ftrace.events import ENTRY, name_site, number_values
-from tracecorr.read.text import Words
 
 _FIELD = re.compile(r"field:\s*([^;]+);\s*offset:\s*(\d+);\s*size:\s*(\d+);(?:\s*signed:\s*(\d))?")
 _CHOICE = re.compile(r'\(?REC->(\w+)\)? \? "(\w+)" : "(\w+)"')
@@ -233,7 +233,7 @@ def render_event(data: bytes, formats: Mapping[int, Format]) -> str:
 
 
 def _payload(record: bytes) -> bytes:
-    """Return the event of a record; nothing where its header tells another length than it has."""
+    """Return the event of a record; nothing if its header tells another length than it has."""
     kind = int.from_bytes(record[:_HEADER], "little") & 0x1F
     start, size = _HEADER, _HEADER + _WORD * kind
     if kind == 0:

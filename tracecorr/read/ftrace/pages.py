@@ -11,7 +11,9 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
+from tracecorr.read.byte_text import Ints, Words
 from tracecorr.read.ftrace import events as ev
+from tracecorr.read.ftrace.cpu_streams import Account, CpuPages, Window, next_window
 from tracecorr.read.ftrace.events import number_values
 from tracecorr.read.ftrace.formats import (
     PageTrace,
@@ -24,8 +26,6 @@ from tracecorr.read.ftrace.formats import (
 from tracecorr.read.ftrace.pairing import Pairer
 from tracecorr.read.ftrace.payloads import SHORT, Payloads, Skipped
 from tracecorr.read.ftrace.ring import word_view
-from tracecorr.read.ftrace.streams import Account, CpuPages, Window, next_window
-from tracecorr.read.text import Ints, Words
 
 # Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
 PAGES_AT_A_TIME = 2048
@@ -66,7 +66,7 @@ def read_ftrace_pages(
 
 
 def _without_false(tid: Words) -> pl.Series:
-    """Return the numbers of threads, null where no thread can have it."""
+    """Return the numbers of threads, null if no thread can have it."""
     found, is_false = pl.Series(tid), tid > _MOST_TID
     return found.set(pl.Series(is_false), None) if is_false.any() else found
 

@@ -10,8 +10,8 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
+from tracecorr.read.byte_text import Ints, Mask
 from tracecorr.read.ftrace.events import ENTER, EXIT, FUNCTION, GRAPH, HALF, SYSCALL, Batch, all_args, number_values
-from tracecorr.read.text import Ints, Mask
 
 # Open enters kept per (thread, function): deeper ones are recursion or missed returns.
 _MAX_OPEN = 8

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracecorr.read.byte_text import Ints, Words
 from tracecorr.read.ftrace import events as ev
 from tracecorr.read.ftrace.events import add_marker_texts, add_printk
 from tracecorr.read.ftrace.formats import INSIDE, Field, Format, Symbols
 from tracecorr.read.ftrace.ring import Bytes, word_view
 from tracecorr.read.ftrace.tracepoints import PRINTED_NAMES, UNSET_FIELDS
-from tracecorr.read.text import Ints, Words
 
 # Id of records that are too short to hold one.
 SHORT = 0xFFFF
@@ -62,7 +62,7 @@ class _Rows:
         return _Rows(self.flat, self.base.filter(pl.Series(rows)), self.data[rows], self.length[rows])
 
     def numbers(self, event: Format, name: str) -> npt.NDArray[np.uint64]:
-        """Return the values of the field `name`, zeros where the event has none."""
+        """Return the values of the field `name`, zeros if the event has none."""
         field = next((f for f in event.fields if f.name == name), None)
         return self.ints(field) if field and self._is_number(field) else np.zeros(len(self.data), np.uint64)
 

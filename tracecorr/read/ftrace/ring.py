@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.read.text import Ints
+from tracecorr.read.byte_text import Ints
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -38,7 +38,7 @@ class Records:
         at: first byte of the record's header in the batch.
         size: bytes of the record with its header.
         stamp: time of the record.
-        is_long: records whose length is told by a second word; None where there are none.
+        is_long: records whose length is in a second word; None if there are none.
     """
 
     page: Ints
@@ -67,7 +67,7 @@ class Pages:
 
     Args:
         stamp: time of the first record of each page.
-        used: bytes of records in each page; 0 where the head cannot be right.
+        used: bytes of records in each page; 0 if the head cannot be right.
         bad: pages whose head cannot be right: more bytes than a page holds.
         missed: records lost before each page; -1 = some, 0 = none.
     """

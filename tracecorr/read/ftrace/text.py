@@ -13,6 +13,7 @@ from tracecorr.model import schema
 from tracecorr.model.part_tables import LATEST_NS
 from tracecorr.model.parts import Block
 from tracecorr.model.schema import CAT
+from tracecorr.read.byte_text import Codes, Ints, Mask, Text
 from tracecorr.read.ftrace import events as ev
 from tracecorr.read.ftrace import tracepoints
 from tracecorr.read.ftrace.events import (
@@ -43,7 +44,6 @@ from tracecorr.read.ftrace.lines import (
 from tracecorr.read.ftrace.pairing import Pairer
 from tracecorr.read.ftrace.tracepoints import split_fields, to_numbers, typed_fields
 from tracecorr.read.kfd.ioctls import layer_of
-from tracecorr.read.text import Codes, Ints, Mask, Text
 
 PRINTS = "trace_printk"
 # Clocks that the text prints without a dot; the stamps of the last one are nanoseconds (trace-cmd report 3.1.6).
@@ -203,7 +203,7 @@ class _Reader:
         return form, np.where(own, event, unknown)
 
     def _mark(self, tell: Callable[[str], bool]) -> Mask:
-        """Return of which of the events so far `tell` is true."""
+        """Return for which of the events so far `tell` is true."""
         return np.array([tell(str(name)) for name in self._events.values], np.bool_)
 
     def _names(self, event: Ints) -> pl.Series:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-# Events of which the fields are read. The bodies of others are kept as text: what follows an unknown name may be
+# Events whose fields are read. The bodies of others are kept as text: what follows an unknown name may be
 # anything that a driver prints.
 KNOWN = re.compile(
     r"drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_|task_(?:newtask|rename)$"
@@ -122,7 +122,7 @@ def _plain(event: str, body: pl.Expr) -> pl.Expr:
 
 
 _QUOTED = re.compile(r'"[^"]*"')
-# How a key is told from its value, and what a value with blanks may hold.
+# What separates a key from its value, and what a value with blanks may contain.
 _KEYS = {
     "syscall": re.compile(r"(?:^ *|, )(?:[\w *]+ \**)?(\w+)(: ?|=)"),
     "equals": re.compile(r"(?:^|[\s,])([A-Za-z_]\w*)(=)"),
@@ -201,7 +201,7 @@ def to_numbers(texts: pl.Series, *, base: int = 10) -> pl.Series:
 
 
 def _number(name: str, base: int, is_marked: bool, *, hashed: bool = False) -> pl.Expr:
-    """Return the numbers in column `name`, all of which begin with 0x if `is_marked`."""
+    """Return the numbers in column `name`; if `is_marked`, all begin with 0x."""
     text = pl.col(name)
     marked = text.str.strip_prefix("0x").str.to_integer(base=16, dtype=pl.UInt64, strict=False)
     if is_marked or base == 16:

@@ -97,7 +97,7 @@ MESSAGES = (
         "queue_preemption_failed", QUEUE,
         r"^(?:XCC (?<xcc>\d+): )?Queue preemption failed for queue with doorbell_id: (?<doorbell>[0-9a-f]+)",
         "6.12, 7.3", "The firmware named the queue that did not let itself be preempted.",
-        "Its process, or amdgpu.cwsr_enable=0, is where others went on.",
+        "Others went on after ending its process, or with amdgpu.cwsr_enable=0.",
     ),
     Message(
         "hiq_preemption_timeout", QUEUE,
@@ -133,7 +133,7 @@ MESSAGES = (
         "mes_remove_queue_failed", QUEUE,
         r"^failed to remove (?:hardware )?queue from MES, doorbell=0x(?<doorbell>[0-9a-f]+)", _ALL,
         "MES did not give up the queue with this doorbell: it did not answer an eviction or its destruction.",
-        "amdgpu.cwsr_enable=0 is with what others went on.",
+        "Others went on with amdgpu.cwsr_enable=0.",
     ),
     Message(
         "remove_queues_failed", QUEUE,
@@ -178,13 +178,13 @@ MESSAGES = (
         "ring_timeout", RESET,
         r"^ring (?<ring>\S+) timeout, (?:signaled seq=(?<signaled>\d+), emitted seq=(?<emitted>\d+)|"
         r"but (?<soft>soft recovered))",
-        _ALL, "A job of a DRM ring did not end in time. Queues of ROCm programs are none of these rings.",
+        _ALL, "A job of a DRM ring did not end in time. Queues of ROCm programs are not among these rings.",
     ),
     Message(
         "process_information", RESET,
         r"^\s?(?:Process information: process|Process|for process|in process) (?<task>.*?) pid (?<pid>\d+) "
         r"thread (?<thread>.*?) pid (?<tid>\d+)\)?$",
-        _ALL, "The process that the line before is about.",
+        _ALL, "It names the process of the line before.",
     ),
     Message(
         "ring_reset", RESET, 

@@ -169,13 +169,13 @@ def _settle_text(read: pl.DataFrame) -> pl.DataFrame:
         "offset", "length", "size", reason=reason, stamp_ns=pl.coalesce(stamp, _wall_ns(read)),
         clock=clock.otherwise(pl.lit(_REALTIME)), received_ns=pl.lit(None, pl.Int64),
         level=pl.coalesce(pri % 8, level), pci="pci",
-        # A line without any form may still be one that somebody copied without its stamp.
+        # A line without any form may still be one that was copied without its stamp.
         text=pl.coalesce("text", "line"), seq=pl.col("seq").cast(pl.Int64, strict=False),
     ).cast(_RECORD)  # fmt: skip
 
 
 def _wall_ns(read: pl.DataFrame) -> pl.Series:
-    """Return wall clock times (ns since 1970), null where the year is not printed."""
+    """Return wall clock times (ns since 1970), null if the year is not printed."""
     wall = read["wall"].str.replace(",", ".", literal=True)
     iso = wall.str.replace(r"([+-]\d\d):?(\d\d)$", "$1:$2")
     zoned = iso.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="ns", time_zone="UTC", strict=False)

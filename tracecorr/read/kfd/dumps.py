@@ -50,7 +50,7 @@ class _Section:
 
     Args:
         kind: `node`, `hiq`, `cp`, `sdma`, `process`, `mqd`, `odd`, `stopped`, `note`, `words`, `blank` or `other`.
-        fields: what the heading names, as printed; None where it leaves a part out.
+        fields: what the heading names, as printed; None if it leaves a part out.
         offset, size: its bytes in the dump.
     """
 

@@ -154,7 +154,7 @@ class FrameWriter:
         self.table.begins = self.size
 
     def reserve(self, size: int) -> bool:
-        """Have the file system keep space for the next `size` bytes; return False where the disk is full."""
+        """Have the file system keep space for the next `size` bytes; return False if the disk is full."""
         try:
             reserve_space(self.descriptor, self._end, size)
         except OSError as error:
@@ -212,7 +212,7 @@ class FrameReader:
         with self._open() as descriptor:
             table = _read_table(descriptor) or (_FrameTable() if growing else None)
         if table is None:
-            raise self._damage("it holds something else than zstd frames with known sizes")
+            raise self._damage("it is not a sequence of zstd frames with known sizes")
         self._table = table
         self._stored = [0, *accumulate(stored for stored, _ in self._table.sizes)]
         self._offsets = [0, *accumulate(size for _, size in self._table.sizes)]
@@ -380,7 +380,7 @@ def _walk(descriptor: int, size: int) -> _FrameTable:
 
 
 def _find_frame_end(descriptor: int, at: int, head: bytes, size: int) -> tuple[int, int] | None:
-    """Return where the frame at `at` ends and its decompressed bytes; None where it is torn or has no such size."""
+    """Return where the frame at `at` ends and its decompressed bytes; None if it is torn or has no such size."""
     try:
         facts = zstandard.get_frame_parameters(head)
         at += zstandard.frame_header_size(head)

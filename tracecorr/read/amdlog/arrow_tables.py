@@ -47,7 +47,7 @@ class _Texts:
     def __init__(self, values: list[Any]) -> None:
         self._values = values
         self._seen: list[int] = []
-        # Of each code, -1 = it has none yet; never empty.
+        # Of each code; -1 = none yet; never empty.
         self._numbers = np.full(1, -1, np.int32)
         self._texts = pa.array([], pa.string())
 

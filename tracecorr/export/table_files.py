@@ -11,8 +11,7 @@ from typing import IO
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.values import plain_columns
+from tracecorr.analyze.values import Tables, plain_columns
 from tracecorr.export.selection import Selection, first_ns
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError, explain_unwritten

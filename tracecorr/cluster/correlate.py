@@ -1,4 +1,7 @@
-"""The order of the work on a cluster: ranges of logs, then the tables of each capture, then the dataset."""
+"""The order of the work on a cluster: ranges of logs, then the tables of each capture, then the dataset.
+
+A worker gets paths and places, and gives back where it wrote the rows.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,33 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracecorr.cluster import tasks
 from tracecorr.model.errors import ClusterError, InputError, MachineError, TracecorrError, quote_path
+from tracecorr.pipeline import correlate
 from tracecorr.read.amdlog.blocks import BLOCK_BYTES
 from tracecorr.store import Capture
-from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet
+from tracecorr.store.fleet import Member, begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.log_ranges import LogFile, StartedLog, Submit, finish_log, list_long_logs, start_log
 from tracecorr.store.parts import StoredPart
 
 if TYPE_CHECKING:
     from distributed import Client
+
+
+def _build_capture(capture: Path, ready: dict[int, list[StoredPart]]) -> list[str]:
+    """Build the tables of a capture from what was read of its logs, and return the warnings."""
+    return correlate(capture, ready=ready)
+
+
+def _write_node(stage: Path, member: Member) -> str:
+    """Write the tables of a node into a dataset, and return its name."""
+    write_member(stage, member)
+    return member.node
+
+
+def _find_missing(paths: list[Path]) -> list[str]:
+    """Return the paths that this process does not see."""
+    return [str(path) for path in paths if not (path / "capture.json").is_file()]
+
 
 _LOCAL = "local"
 _CONNECT_S = 10
@@ -97,7 +117,7 @@ def _check_workers(client: Client, places: list[Path]) -> None:
     if not client.scheduler_info()["workers"]:
         raise InputError("the cluster has no workers", f"start some: dask worker {client.scheduler_info()['address']}")
     with _told_failures():
-        missing = client.run(tasks.find_missing, places)
+        missing = client.run(_find_missing, places)
     for worker, paths in missing.items():
         if paths:
             raise InputError(
@@ -131,7 +151,7 @@ def _build_captures(client: Client, captures: list[Capture], say: _Say, block_by
     for capture, own in zip(captures, logs, strict=True):
         with _told_failures():
             ready = {started.log.file: _finish(submit, started, say) for started in own}
-            building.append(submit(tasks.build_capture, capture.path, ready))
+            building.append(submit(_build_capture, capture.path, ready))
     with _told_failures():
         out = []
         for capture, future in zip(captures, building, strict=True):
@@ -162,7 +182,7 @@ def _finish(submit: Submit, started: StartedLog, say: _Say) -> list[StoredPart]:
 def _write_dataset(client: Client, places: list[Path], stage: Path, out: Path, say: _Say) -> None:
     members = plan_fleet(places)
     with _told_failures():
-        futures = [client.submit(tasks.write_node, stage, member, pure=False) for member in members]
+        futures = [client.submit(_write_node, stage, member, pure=False) for member in members]
         for node in client.gather(futures):
             say(f"{out}: node {node} written")
     finish_fleet(stage, out, members)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tracecorr.read.byte_text import Ints
 from tracecorr.read.ftrace.ring import SLACK, Bytes, Pages, Records, decode_pages, read_heads
-from tracecorr.read.text import Ints
 
 # Only a page with a page behind it is known to be complete in time.
 _LEAST_PAGES = 2
@@ -99,7 +99,7 @@ class Window:
 
 
 class Gap(NamedTuple):
-    """Tell of records that a CPU lost: between which two stamps, None where there is none, and how many.
+    """Tell of records that a CPU lost: between which two stamps, None if there is none, and how many.
 
     Args:
         place: of the CPU among all of them.

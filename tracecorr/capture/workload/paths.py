@@ -88,7 +88,7 @@ def resolve_inside(root: Path, path: str) -> Path:
 
 
 def find_inside(root: Path, path: str) -> Path | None:
-    """Return the plain file that `path` leads to inside `root`, without any link in it; None where there is none."""
+    """Return the plain file that `path` leads to inside `root`, without any link in it; None if there is none."""
     try:
         found = resolve_inside(root, path)
         return found if found.is_file() else None
@@ -123,7 +123,7 @@ def _list_matching(root: Path, folder: str, part: str) -> list[str]:
 
 
 def _is_folder(root: Path, path: Path) -> bool:
-    """Tell whether a path below `root`, of which only the last part may be a link, leads to a folder."""
+    """Tell whether a path below `root` leads to a folder; only its last part may be a link."""
     try:
         target = resolve_inside(root, f"/{path.relative_to(root)}") if path.is_symlink() else path
         return target.is_dir()
