@@ -254,7 +254,10 @@ def _suggest_use(path: Path, head: bytes, option: str) -> str:
     if _PERF.match(head):
         return "perf made it, and its files are not read: record with tracecorr capture or trace-cmd record"
     other, kind = _recognize(head, option)
-    return f"it looks like {kind}: give it to {other}" if other else f"check what was given to {option}"
+    if other:
+        return f"it looks like {kind}: give it to {other}"
+    takes = next(kind for name, kind, _ in _KINDS if name == option)
+    return f"{option} takes {takes}; its content decides, not its name"
 
 
 def find_option(files: Files, path: Path) -> str:

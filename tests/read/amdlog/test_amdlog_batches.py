@@ -51,7 +51,7 @@ _LOGS = st.builds(_interleave, _MESSAGES, _MESSAGES, st.lists(st.booleans(), max
 
 def _read(data: bytes | str, wait_bytes: int, *, tiny: bool, block_bytes: int = 150) -> Read:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, "WAIT_BYTES", wait_bytes)
+        patch.setattr(calls, "_WAIT_BYTES", wait_bytes)
         return read(data, block_bytes if tiny else 4 << 20)
 
 
@@ -131,7 +131,7 @@ def test_a_call_longer_than_the_rule_allows_encloses_up_to_the_next_call() -> No
 def test_what_waits_is_bounded() -> None:
     text = log(enter("hipA"), *[enter("hipB"), leave("hipB")] * 500)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, "WAIT_BYTES", 5000)
+        patch.setattr(calls, "_WAIT_BYTES", 5000)
         blocks = list(reader.read_amd_log(BytesIO(text.encode()), 3, 1000))
     seen = [block.events["offset"].max() for block in blocks[8:-1]]
     assert None not in seen

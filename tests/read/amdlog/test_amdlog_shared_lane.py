@@ -38,7 +38,7 @@ def test_a_call_that_crosses_another_one_is_not_paired() -> None:
 def test_doubt_ends_far_behind_a_lost_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     text = log(_A, _A, _AX, *["No HW event"] * 20, _A, _AX, thread=" ")
     assert _flags(read(text))[-1] == ("hipA", Flag.EXIT_ONLY)
-    monkeypatch.setattr(calls, "WAIT_BYTES", 1000)
+    monkeypatch.setattr(calls, "_WAIT_BYTES", 1000)
     assert _flags(read(text))[-1] == ("hipA", 0)
 
 

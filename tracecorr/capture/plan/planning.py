@@ -185,7 +185,7 @@ def _options(offer: Offer, more: dict[str, str]) -> tuple[tuple[str, str], ...]:
 def _refuse_buffers(buffer_mb: int, offer: Offer) -> InputError:
     available = offer.memory_available_bytes >> 20
     return InputError(
-        f"--buffer-mb {buffer_mb} is more than half of the memory of this machine that is available ({available} MiB)",
+        f"--buffer-mb {buffer_mb} is more than half of the available memory ({available} MiB)",
         f"give --buffer-mb {offer.most_buffer_mb} or less, or leave it out",
     )
 
