@@ -260,60 +260,43 @@ def test_a_killed_capture_tells_what_was_probed_late(tmp_path: Path, tracefs: Tr
     assert not any("doorbells (libhsa-runtime64)" in line for line in told)
 
 
-def test_a_full_disk_ends_the_recording_and_the_folder_opens(tmp_path: Path, tracefs: Tracefs) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", disk], check=False)
-    if mounted.returncode:
-        pytest.skip("this machine lets nobody mount")
-    try:
-        script = "touch started; dd if=/dev/zero of=fill bs=64k 2>/dev/null; sleep 1; rm -f fill; exit 6"
-        with unchanged(tracefs):
-            capture = Capture(disk, "--min-free-gb", "0", *QUICK, "--", "sh", "-c", script)
-            status, _, err = capture.end()
-        assert status in (6, 125), err
-        assert capture.info["state"] == ("failed" if status == 125 else "complete")
-    finally:
-        subprocess.run(["umount", disk], check=True)
+@pytest.mark.parametrize("small_disk", ["3m"], indirect=True)
+def test_a_full_disk_ends_the_recording_and_the_folder_opens(small_disk: Path, tracefs: Tracefs) -> None:
+    script = "touch started; dd if=/dev/zero of=fill bs=64k 2>/dev/null; sleep 1; rm -f fill; exit 6"
+    with unchanged(tracefs):
+        capture = Capture(small_disk, "--min-free-gb", "0", *QUICK, "--", "sh", "-c", script)
+        status, _, err = capture.end()
+    assert status in (6, 125), err
+    assert capture.info["state"] == ("failed" if status == 125 else "complete")
 
 
-def test_a_capture_that_finds_no_room_to_begin_says_where_and_leaves_nothing(tmp_path: Path, tracefs: Tracefs) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=False).returncode:
-        pytest.skip("this machine lets nobody mount")
-    try:
-        (disk / "fill").write_bytes(bytes(60 << 10))
-        with unchanged(tracefs):
-            capture = Capture(disk, *QUICK, "--", "touch", "ran")
-            status, _, err = capture.end()
-        assert status == 3, err
-        assert f"cannot start in {disk}" in err
-        assert "make room there" in err
-        assert [path.name for path in disk.iterdir()] == ["fill"]
-    finally:
-        subprocess.run(["umount", disk], check=True)
+@pytest.mark.parametrize("small_disk", ["64k"], indirect=True)
+def test_a_capture_that_finds_no_room_to_begin_says_where_and_leaves_nothing(
+    small_disk: Path, tracefs: Tracefs
+) -> None:
+    (small_disk / "fill").write_bytes(bytes(60 << 10))
+    with unchanged(tracefs):
+        capture = Capture(small_disk, *QUICK, "--", "touch", "ran")
+        status, _, err = capture.end()
+    assert status == 3, err
+    assert f"cannot start in {small_disk}" in err
+    assert "make room there" in err
+    assert [path.name for path in small_disk.iterdir()] == ["fill"]
 
 
-def test_a_disk_that_stays_full_has_room_for_the_end_of_the_capture(tmp_path: Path, tracefs: Tracefs) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], check=False).returncode:
-        pytest.skip("this machine lets nobody mount")
-    try:
-        script = "touch started; dd if=/dev/zero of=fill bs=4k 2>/dev/null; sleep 1; ls -R / >/dev/null 2>&1; exit 6"
-        with unchanged(tracefs):
-            capture = Capture(disk, "--min-free-gb", "0", "--no-correlate", "-q", "--", "sh", "-c", script)
-            status, _, err = capture.end()
-        info = capture.info
-        assert (status, info["state"], info["exit_status"]) == (125, "failed", 6), err
-        assert info["failure"] == "No space left on device"
-        assert any("the trace could not be written" in problem for problem in info["problems"])
-        assert "the disk is full: what the HIP runtime could not write is missing" in err
-        assert err.splitlines()[-1].startswith("next step: make room on its disk; ")
-        assert not (capture.shown / ".capture.json.new").exists()
-    finally:
-        subprocess.run(["umount", disk], check=True)
+@pytest.mark.parametrize("small_disk", ["4m"], indirect=True)
+def test_a_disk_that_stays_full_has_room_for_the_end_of_the_capture(small_disk: Path, tracefs: Tracefs) -> None:
+    script = "touch started; dd if=/dev/zero of=fill bs=4k 2>/dev/null; sleep 1; ls -R / >/dev/null 2>&1; exit 6"
+    with unchanged(tracefs):
+        capture = Capture(small_disk, "--min-free-gb", "0", "--no-correlate", "-q", "--", "sh", "-c", script)
+        status, _, err = capture.end()
+    info = capture.info
+    assert (status, info["state"], info["exit_status"]) == (125, "failed", 6), err
+    assert info["failure"] == "No space left on device"
+    assert any("the trace could not be written" in problem for problem in info["problems"])
+    assert "the disk is full: what the HIP runtime could not write is missing" in err
+    assert err.splitlines()[-1].startswith("next step: make room on its disk; ")
+    assert not (capture.shown / ".capture.json.new").exists()
 
 
 def _children(pid: int) -> list[int]:

@@ -97,11 +97,6 @@ def _nesting(rows: list[tuple[int, str]], wait_bytes: int) -> dict[int, tuple[in
     return {at: (len(found), max(found, default=None)) for at, found in around.items()}
 
 
-@given(_LOGS, st.sampled_from([300, 1500, 8 << 20]))
-def test_tiny_batches_give_what_one_big_batch_gives(text: str, wait_bytes: int) -> None:
-    _assert_same(_read(text, wait_bytes, tiny=True), _read(text, wait_bytes, tiny=False))
-
-
 @given(_LOGS, st.sampled_from([300, 1500, 8 << 20]), st.booleans())
 def test_depth_and_parent_are_those_of_the_stated_rule(text: str, wait_bytes: int, tiny: bool) -> None:
     known = _oracle(text, wait_bytes)

@@ -42,18 +42,6 @@ def test_doubt_ends_far_behind_a_lost_exit(monkeypatch: pytest.MonkeyPatch) -> N
     assert _flags(read(text))[-1] == ("hipA", 0)
 
 
-_MESSAGES = st.lists(st.sampled_from([_A, _B, _AX, _BX, enter("hipGetLastError"), "No HW event"]), max_size=40)
-
-
-@given(_MESSAGES, st.sampled_from([400, 8 << 20]))
-def test_pairs_do_not_depend_on_batches(messages: list[str], wait_bytes: int) -> None:
-    text = log(*messages, thread=" ")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, "_WAIT_BYTES", wait_bytes)
-        whole = read(text)
-        assert read(text, 150).events.equals(whole.events)
-
-
 @given(st.data())
 def test_two_threads_never_give_a_wrong_pair(data: st.DataObject) -> None:
     # Each thread is complete and nests; the result names the thread of each line.
