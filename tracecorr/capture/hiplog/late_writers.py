@@ -1,4 +1,4 @@
-"""Who of a workload goes on writing its logs when the capture ends, and what becomes of that."""
+"""Which processes of a workload still write its logs when the capture ends, and what is done with their lines."""
 
 from __future__ import annotations
 

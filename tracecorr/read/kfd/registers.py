@@ -1,6 +1,6 @@
 """From register values to the columns of table `hqd`.
 
-Registers are told by their place in the block, never by address: the block starts elsewhere on every XCC and
+Registers are found by their place in the block, never by address: the block starts elsewhere on every XCC and
 generation, but its order is one from gfx9.0 to gfx12.1 (asic_reg headers of Linux 6.1, 6.12 and 7.2).
 """
 
