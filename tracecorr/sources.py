@@ -144,7 +144,7 @@ def list_log_starts(capture: Capture, stages: Stages) -> dict[int, pl.DataFrame]
 
 
 def _open_stream(capture: Capture, entry: Mapping[str, Any], stages: Stages) -> RawStream:
-    # Where its recorder was killed, a log may still grow: it is read as far as capture.json lists it.
+    # If its recorder was killed, a log may still grow: it is read as far as capture.json lists it.
     return RawStream(capture.raw_path(entry), int(entry["size"]), _watch(stages, [entry]).count)
 
 
@@ -232,7 +232,7 @@ def _swap_writes(placed: pl.DataFrame, read_at: Callable[[int, int], bytes], siz
     position, length, began, ended = (
         placed[name].to_numpy() for name in ("position", "length", "stamp_ns", "end_stamp_ns")
     )
-    # Where the end of a write was not traced, it may have been going on.
+    # If the end of a write was not traced, it may have been going on.
     over = np.maximum.accumulate(np.where(ended == began, began + _WRITE_NS, ended))
     close = began[1:] < over[:-1]
     found = find_order(position, length, placed["pid"].to_list(), np.append(close, False), read_at, size)

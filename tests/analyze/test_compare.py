@@ -130,7 +130,7 @@ def test_what_differs_is_said_in_words_and_the_rest_is_counted(first_ns: int, to
     a, b = side(0), side(5_000)
     b["hqd"][1]["quantum"] = 0x110
     found = compare_captures(Side("a", tables_of(a)), Side("b", tables_of(b)))
-    ends = "(difference between 5.00 us and 5.00 us, each time a whole us)"
+    ends = "(difference between 5.00 us and 5.00 us, in steps of 1 us)"
     assert found.findings == (
         "queues with dispatches: 1 in A, 1 in B (no difference)",
         "queues made by HIP (Created lines): 1 in A, 1 in B (no difference)",
@@ -165,8 +165,8 @@ def test_a_difference_of_which_one_end_alone_is_known_is_said_in_words() -> None
     found = compare_captures(Side("a", tables_of(side(800, 5_000))), Side("b", tables_of(side(20, 50_000))))
     told = [line.partition("B, ")[2] for line in found.findings if line.startswith("SIGNIFICANT")]
     assert told == [
-        "+900.0 % (difference between 45.00 us and 45.00 us, each time a whole us)",
-        *["+900.0 % (difference at least 45.00 us, each time a whole us)"] * 2,
+        "+900.0 % (difference between 45.00 us and 45.00 us, in steps of 1 us)",
+        *["+900.0 % (difference at least 45.00 us, in steps of 1 us)"] * 2,
     ]
     back = compare_captures(Side("b", tables_of(side(20, 50_000))), Side("a", tables_of(side(800, 5_000))))
     assert [line.count("difference at most -45.00 us") for line in back.findings if "SIGNIFICANT" in line] == [0, 1, 1]

@@ -194,13 +194,6 @@ def test_a_view_is_its_address(page: Any) -> None:
     assert after["t0"] == pytest.approx(before["t0"], abs=1)
 
 
-NONSENSE = (
-    "t0=x&t1=y", "t0=5&t1=1", "t0=-1e300&t1=1e300", "sel=999999999999999", "sel=abc", "only={", "only=[1]",
-    'only={"streams":["a"],"shortest":-1,"name":{}}', "hide-process=9,x,,", "fold=nothing", "colour=__proto__",
-    "mark=1", "notes=[[1]]", "notes=null", "q=" + "a" * 500, "page=nowhere", "y=NaN", "lanes=chain", "theme=none",
-)  # fmt: skip
-
-
 def test_names_with_markup_stay_text(page: Any, synthetic_capture: SyntheticCapture) -> None:
     launches = synthetic_capture.tables["launches"].filter(pl.col("kernel") == KERNELS.index(KERNELS[-1]))
     page.evaluate("event => __tl.select(event)", int(launches["event"][3]))

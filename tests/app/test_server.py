@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 import urllib.request
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from synthetic import SyntheticCapture
 
 from tracecorr.analyze.evidence import Evidence
 from tracecorr.analyze.report.sections import list_sections
-from tracecorr.app import ids, wire
+from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike
 from tracecorr.app.server import make_app
 from tracecorr.app.subject_pages import PAGES
@@ -117,8 +118,8 @@ def test_spans_are_one_binary_answer_that_nobody_keeps(client: Any) -> None:
     answer = client.get(f"{ids.SPANS}?t0=0&t1=400000000&w=1000&lanes=0-3,5")
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
-    magic, n, *_ = wire.HEADER.unpack_from(answer.data)
-    assert magic == wire.MAGIC and n > 100
+    magic, n = struct.unpack_from("<II", answer.data)
+    assert magic == 0x54434F32 and n > 100
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,21 @@ def capturing() -> None:
     need_tracefs()
 
 
+@pytest.fixture
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Return a file system of 48 MiB, or of the size that is given as a parameter."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    place = tmp_path / "disk"
+    place.mkdir()
+    size = f"size={getattr(request, 'param', '48m')}"
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", place], check=False, capture_output=True)
+    if done.returncode:
+        pytest.skip(f"tmpfs cannot be mounted: {done.stderr.decode()}")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
 # Exports what a HSA runtime exports; its signals have the layout of amd_hsa_signal.h.
 _HSA_LIBRARY = """
 #include <stdint.h>

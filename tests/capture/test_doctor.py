@@ -406,7 +406,7 @@ def test_each_runtime_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [f.state for f in found] == [YES, NO, NO]
     assert HSA.path in found[0].why
     assert "container x" in found[1].why
-    monkeypatch.setattr(findings, "KFD_DEVICE", Path("/no/such/kfd"))
+    monkeypatch.setattr(findings, "_KFD_DEVICE", Path("/no/such/kfd"))
     assert findings.look_at_kfd().state == NO
     told = replace(HSA, kind="hip", symbols={"hipExtEnableLogging": 0x10})
     (demand,) = [f for f in findings.look_at_runtimes([told], "process 7") if f.name == "log on demand"]

@@ -34,7 +34,7 @@ def test_what_does_not_end_is_killed_once(is_wanted: bool) -> None:
     ending.tick()
     assert (workload.got, told) == ([], [])
     ending.begin("--duration 2 s is over")
-    after = "gets SIGTERM (--kill)" if is_wanted else "runs on"
+    after = "gets SIGTERM (--kill)" if is_wanted else "keeps running"
     assert told == [f"the recording ended: --duration 2 s is over; the workload {after}"]
     now[0] = GRACE_SECONDS - 0.1
     ending.tick()

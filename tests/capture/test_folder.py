@@ -20,7 +20,6 @@ from tracecorr.store import Capture
 from tracecorr.store.recording import describe_state, list_raw_files
 
 ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
-OTHER = Invoker(1234, 1235, (), "other", {})
 
 
 def test_it_opens_as_a_capture(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hsa_stores import store_doorbells
+from hsa_stores import read_stores, store_doorbells
 
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import Offer, Runtime, Wanted
@@ -23,10 +23,6 @@ from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.workload.invoker import find_invoker
-from tracecorr.read.ftrace.perf_records import read_perf_records
-from tracecorr.store import Capture
-from tracecorr.store.recording import list_raw_files
-from tracecorr.store.trace_folders import list_recordings, open_page_trace
 
 _CALLS, _PAIRS, _TOGETHER = 20, 30, 4
 
@@ -82,12 +78,9 @@ def _record(
         recorder.stop()
     finally:
         assert recorder.disarm() == []
-    (recording,) = [r for r in list_recordings(list_raw_files(folder.path)) if any(e["form"] == "perf" for e in r)]
-    events = pl.concat(
-        b.events for b in read_perf_records(*open_page_trace(Capture(folder.path, {}), recording), "mono")
-    )
+    stores = read_stores(folder.path)
     folder.close()
-    return events.filter(pl.col("layer").cast(pl.String) == "doorbell")
+    return stores
 
 
 def _refuse(_: int) -> int:

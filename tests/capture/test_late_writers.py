@@ -93,7 +93,7 @@ def test_who_writes_on_changes_nothing_and_takes_no_space(folder: RecordingFolde
         assert whole.startswith(b"line of the workload\n" * lines)
         assert whole.endswith(b"\n")
         (said,) = closed.problems
-        assert f"runs on (pid {writer.process.pid})" in said
+        assert f"still runs (pid {writer.process.pid})" in said
         discarder = int(re.findall(r"process (\d+) gives its space back", said)[0])
         emptied, before = False, writer.status().st_blocks
         for _ in range(6000):

@@ -265,20 +265,6 @@ def test_nothing_is_lost_when_tracecorr_is_killed_at_any_moment(folder: Recordin
     assert list_growing(folder.shown) == {}
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a file system of 48 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a file system needs root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "none", place], check=False, capture_output=True)
-    if done.returncode:
-        pytest.skip(f"tmpfs cannot be mounted: {done.stderr.decode()}")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
-
-
 def test_a_disk_that_runs_full_does_not_stop_the_compression(small_disk: Path) -> None:
     """What is compressed makes the room for what comes next, because a frame's space is reserved before."""
     folder = RecordingFolder.create(small_disk / "x.tracecorr", ME)

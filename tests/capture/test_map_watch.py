@@ -14,15 +14,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import polars as pl
 import pytest
-from hsa_stores import store_doorbells
+from hsa_stores import read_stores, store_doorbells
 
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.plan.plan import InstancePlan, Offer, Plan, Wanted
 from tracecorr.capture.plan.runtimes import MappedFile
 from tracecorr.capture.probes import libraries as library_watch
-from tracecorr.capture.probes import libraries as map_watch
+from tracecorr.capture.probes import mappings
 from tracecorr.capture.probes.libraries import LateProbes
 from tracecorr.capture.probes.mappings import MapWatch
 from tracecorr.capture.probes.perf import Ring
@@ -30,10 +29,6 @@ from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.tracefs.control import Tracefs
 from tracecorr.capture.tracefs.journal import Journal, new_token
 from tracecorr.capture.workload.invoker import find_invoker
-from tracecorr.read.ftrace.perf_records import read_perf_records
-from tracecorr.store import Capture
-from tracecorr.store.recording import list_raw_files
-from tracecorr.store.trace_folders import list_recordings, open_page_trace
 
 _STORES = 50
 
@@ -101,8 +96,8 @@ def test_a_mapping_is_told_at_once(child: _Child, hsa_library: Path, whole_machi
 def test_a_ring_without_room_has_lost_something(records: int, full: bool) -> None:
     """The kernel tells of a loss with the next record only, and the last library of a program has none after it."""
     name = b"/opt/rocm/lib/libhsa-runtime64.so.1\0".ljust(64, b"\0")
-    content = map_watch._MAPPING.pack(7, 7, 0x1000, 0x2000, 0, 0, 0, 99, 0, 5, 0) + name
-    record = map_watch._HEADER.pack(map_watch._MMAP2, 0, map_watch._HEADER.size + len(content)) + content
+    content = mappings._MAPPING.pack(7, 7, 0x1000, 0x2000, 0, 0, 0, 99, 0, 5, 0) + name
+    record = mappings._HEADER.pack(mappings._MMAP2, 0, mappings._HEADER.size + len(content)) + content
     ring = SimpleNamespace(size=16384, take=lambda: record * records, close=lambda: None)
     watch = _watch()
     try:
@@ -165,14 +160,9 @@ def test_a_late_library_is_probed_without_a_look_at_proc(
         recorder.stop()
     finally:
         assert recorder.disarm() == []
-    (recording,) = [r for r in list_recordings(list_raw_files(folder.path)) if any(e["form"] == "perf" for e in r)]
-    events = pl.concat(
-        b.events for b in read_perf_records(*open_page_trace(Capture(folder.path, {}), recording), "mono")
-    )
+    stores = read_stores(folder.path)
     folder.close()
-    assert events.filter(pl.col("layer").cast(pl.String) == "doorbell")["packet_index"].to_list() == list(
-        range(_STORES)
-    )
+    assert stores["packet_index"].to_list() == list(range(_STORES))
 
 
 def test_mappings_of_strangers_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

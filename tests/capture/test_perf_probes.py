@@ -89,6 +89,17 @@ def _record(armed: Armed, library: Path, folder: Path) -> PerfRecorder:
     return recorder
 
 
+@pytest.fixture
+def recorded(tracefs: Tracefs, library: Path, tmp_path: Path) -> tuple[Armed, Any]:
+    """Record the calls of one of two processes; return what was armed, and what was counted."""
+    armed = _arm(tracefs, library, "perf")
+    try:
+        counts = _record(armed, library, tmp_path).stop()
+    finally:
+        assert armed.disarm() == []
+    return armed, counts
+
+
 def _rows(folder: Path, armed: Armed, **options: int) -> Block:
     paths = sorted(folder.glob("perf-cpu*.bin"))
     trace = PageTrace(
@@ -104,13 +115,8 @@ def _rows(folder: Path, armed: Armed, **options: int) -> Block:
     )
 
 
-def test_workload_alone_is_recorded_and_read_back(tracefs: Tracefs, library: Path, tmp_path: Path) -> None:
-    armed = _arm(tracefs, library, "perf")
-    try:
-        recorder = _record(armed, library, tmp_path)
-        counts = recorder.stop()
-    finally:
-        assert armed.disarm() == []
+def test_workload_alone_is_recorded_and_read_back(recorded: tuple[Armed, Any], tmp_path: Path) -> None:
+    armed, counts = recorded
     assert counts.lost == 0
     assert counts.samples == _THREADS * _CALLS * 3 // 2
     assert counts.bytes == sum(p.stat().st_size for p in tmp_path.glob("perf-cpu*.bin"))
@@ -128,12 +134,8 @@ def test_workload_alone_is_recorded_and_read_back(tracefs: Tracefs, library: Pat
     assert used["bytes"].sum() == counts.bytes
 
 
-def test_small_windows_give_the_same_rows(tracefs: Tracefs, library: Path, tmp_path: Path) -> None:
-    armed = _arm(tracefs, library, "perf")
-    try:
-        _record(armed, library, tmp_path).stop()
-    finally:
-        assert armed.disarm() == []
+def test_small_windows_give_the_same_rows(recorded: tuple[Armed, Any], tmp_path: Path) -> None:
+    armed, _ = recorded
     whole, windows = _rows(tmp_path, armed), _rows(tmp_path, armed, bytes_at_a_time=512)
     key = ["file", "offset"]
     assert windows.events.sort(key).equals(whole.events.sort(key))
@@ -145,13 +147,8 @@ def test_small_windows_give_the_same_rows(tracefs: Tracefs, library: Path, tmp_p
     assert torn.ledger["bytes"].sum() == sum(p.stat().st_size for p in tmp_path.glob("perf-cpu*.bin"))
 
 
-def test_lost_records_are_counted_with_their_time(tracefs: Tracefs, library: Path, tmp_path: Path) -> None:
-    armed = _arm(tracefs, library, "perf")
-    try:
-        recorder = _record(armed, library, tmp_path)
-        counts = recorder.stop()
-    finally:
-        assert armed.disarm() == []
+def test_lost_records_are_counted_with_their_time(recorded: tuple[Armed, Any], tmp_path: Path) -> None:
+    armed, counts = recorded
     path = max(tmp_path.glob("perf-cpu*.bin"), key=lambda p: p.stat().st_size)
     data = path.read_bytes()
     half = int.from_bytes(data[6:8], "little")

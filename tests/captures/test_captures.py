@@ -41,7 +41,7 @@ def imported(recorded: Importer) -> Importer:
         warnings = capture.info["warnings"]
         # Without the readings the marks of the trace are of no use, and that is said.
         bare = name in WITH_TRACE and not samples
-        assert [w for w in warnings if "bounds the clock from one side only" not in w] == []
+        assert [w for w in warnings if "bound the clock from one side only" not in w] == []
         assert len(warnings) == (1 if bare else 0)
         return capture
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from cli_inputs import Result, write_log, write_trace
+from cli_inputs import Result, write_log
 
 from tracecorr.pipeline import import_files
 from tracecorr.store.new_folder import lock_capture
@@ -76,11 +76,6 @@ def test_what_a_wrong_file_looks_like(run: Run, tmp_path: Path, log_file: Path, 
         assert_refused(run("import", option, name, "-o", "x"), tmp_path, told)
 
 
-def test_clock_samples_that_are_not_there(run: Run, tmp_path: Path, log_file: Path) -> None:
-    refused = run("import", "--amd-log", log_file, "--clock-samples", "no.json", "-o", "x")
-    assert_refused(refused, tmp_path, "cannot read no.json: No such file or directory")
-
-
 def test_an_interrupted_import_says_how_to_go_on(run: Run, log_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -114,11 +109,6 @@ def test_a_capture_that_another_import_replaces_is_not_trusted(
     assert result.status == 2
     assert "x.tracecorr was replaced or removed while its tables were built" in result.err
     assert "tracecorr correlate x.tracecorr" in result.err
-
-
-def test_random_bytes_are_no_log(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "useless.dat").write_bytes(os.urandom(1 << 20))
-    assert_refused(run("import", "--amd-log", "useless.dat", "-o", "x"), tmp_path, "useless.dat")
 
 
 @pytest.mark.parametrize(
@@ -155,11 +145,6 @@ def test_a_log_whose_compressed_data_breaks_off_before_its_first_line(run: Run, 
 def test_nothing_but_nuls_is_no_log(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.log").write_bytes(bytes(3_000_000))
     assert_refused(run("import", "--amd-log", "empty.log", "-o", "x"), tmp_path, "holds nothing but NUL bytes")
-
-
-def test_folder_in_place_of_a_log(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    assert_refused(run("import", "--amd-log", "folder", "-o", "x"), tmp_path, "folder")
 
 
 def test_one_bad_file_beside_a_good_one(run: Run, tmp_path: Path, log_file: Path) -> None:
@@ -236,23 +221,6 @@ def test_log_without_pid_and_tid(run: Run, tmp_path: Path, trace_file: Path) -> 
     assert result.status == 0, result.err
     assert "warning: " in result.err
     assert "no pid and tid" in result.err
-    assert run("report", "x").status == 0
-
-
-def test_trace_of_another_process(run: Run, tmp_path: Path, log_file: Path) -> None:
-    trace = write_trace(tmp_path / "other.txt", pid=9999, comm="sleep")
-    trace.write_text(trace.read_text().replace("0x7fa8c5c4fb60", "0x7f0000000b60"))
-    result = run("import", "--amd-log", log_file, "--ftrace", trace, "--ftrace-clock", "mono", "-o", "x")
-    assert result.status == 0, result.err
-    assert "warning: " in result.err
-    assert run("report", "x").status == 0
-
-
-def test_sides_of_different_runs(run: Run, tmp_path: Path, log_file: Path) -> None:
-    trace = write_trace(tmp_path / "later.txt", start_us=9_000_000_000, pid=7777)
-    result = run("import", "--amd-log", log_file, "--ftrace", trace, "-o", "x")
-    assert result.status == 0, result.err
-    assert "warning: " in result.err
     assert run("report", "x").status == 0
 
 

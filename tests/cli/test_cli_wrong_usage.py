@@ -94,7 +94,7 @@ def test_an_option_without_its_value_names_the_help_of_its_verb(run: Run, words:
     verb = next(word for word in words if not word.startswith("-"))
     found = run(*words)
     assert (found.status, found.out) == (2, "")
-    assert found.err.splitlines()[-1] == f"next step: tracecorr {verb} --help shows how it is called"
+    assert found.err.splitlines()[-1] == f"next step: tracecorr {verb} --help shows its arguments"
 
 
 @pytest.mark.parametrize(

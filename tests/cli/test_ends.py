@@ -51,7 +51,7 @@ def test_a_reader_that_went_away_ends_it_as_the_signal_would(repo: Path, words: 
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_takes_away_its_copy_of_a_running_recording(
     repo: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_server_takes_away_its_copy_of_a_running_recording(
     assert (server.returncode, list(scratch.iterdir())) == (0 if number == signal.SIGINT else 128 + number, [])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_correlate_leaves_no_unfinished_tables(
     repo: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

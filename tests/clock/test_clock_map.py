@@ -272,7 +272,7 @@ def test_a_clock_that_shows_less_has_the_same_time() -> None:
 def test_a_likely_offset_is_shown_where_the_bounds_allow_it() -> None:
     bounds = Bounds(np.array([0, 1000]), np.array([-50, -40]), np.array([50, 60]))
     for likely, shown in ((0, 0), (55, 50), (-99, -40)):
-        fitted = fit_clock_map(bounds, "samples", 0.0, likely_ns=likely)
+        fitted = fit_clock_map(bounds, "samples", 0.0).drawn(0, 1000, likely)
         assert [side.tolist() for side in fitted.offset_at(np.array([500]))] == [[shown], [shown + 40], [50 - shown]]
 
 

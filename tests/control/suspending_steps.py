@@ -23,12 +23,6 @@ from held_program import ALARMS, CHILDREN, COMMAND, PROGRESS, READY, open_words
 
 from tracecorr.control.controller import HOLD, RELEASE, Action, HoldError
 from tracecorr.control.suspending import (
-    DISABLE,
-    ENABLE,
-    PROCESSES,
-    RESUME,
-    SNAPSHOT,
-    SUSPEND,
     SuspendedQueues,
     Trap,
     _Debugged,
@@ -36,6 +30,9 @@ from tracecorr.control.suspending import (
     find_refusal,
 )
 
+# Operations of AMDKFD_IOC_DBG_TRAP (kfd_ioctl.h).
+ENABLE, DISABLE, SUSPEND, RESUME, SNAPSHOT = 0, 1, 6, 7, 13
+PROCESSES = Path("/sys/class/kfd/kfd/proc")
 HOLDING, RELEASING = Action(HOLD, "low"), Action(RELEASE, "low")
 SUSPENDED = Path("/sys/kernel/debug/kfd/suspended")
 _SECONDS = 900.0  # only what hangs takes that long; the clock of an emulated machine may run fast

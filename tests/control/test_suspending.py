@@ -11,10 +11,23 @@ from pathlib import Path
 
 import pytest
 from held_program import PROGRESS
-from suspending_steps import STATES, Fake, Low, control, in_own_process, run_low, wait_until
+from suspending_steps import (
+    DISABLE,
+    ENABLE,
+    RESUME,
+    SNAPSHOT,
+    STATES,
+    SUSPEND,
+    Fake,
+    Low,
+    control,
+    in_own_process,
+    run_low,
+    wait_until,
+)
 
 from tracecorr.control.controller import HOLD, RELEASE, Action, HoldError
-from tracecorr.control.suspending import DISABLE, ENABLE, RESUME, SNAPSHOT, SUSPEND, SuspendedQueues, User, list_users
+from tracecorr.control.suspending import SuspendedQueues, User, list_users
 from tracecorr.experiment.policies import PolicyOptions, find_refusal
 
 HOLDING, RELEASING = Action(HOLD, "low"), Action(RELEASE, "low")

@@ -85,22 +85,13 @@ def test_packets_of_a_log_that_names_no_thread_may_be_of_several() -> None:
     assert counted(complete_indexes(records(made(), packet(nameless), packet(nameless)))) == [None, None]
 
 
-def test_printed_indexes_leave_one_for_the_rest() -> None:
-    """HIP 6.4: the dispatches of thread 1 print theirs, the barriers of thread 0 between them have what is left."""
+def test_barriers_between_packets_of_another_thread_have_no_index() -> None:
+    """HIP 6.4: the dispatches of thread 1 print theirs, the barriers of thread 0 print none."""
     rows = records(
-        made(), line(0), line(1), packet(1, 1), packet(0, name="barrier_and"), packet(0, name="barrier_and"),
-        packet(1, 3), line(0), line(1), packet(1, 4),
+        made(), line(0), line(1), packet(1, 1), packet(0, name="barrier_and"), packet(1, 2), line(0), line(1),
+        packet(1, 3),
     )  # fmt: skip
-    assert counted(complete_indexes(rows)) == [1, 0, 2, 3, 4]
-    # What one turn has left is none of the next one's.
-    more = [packet(1, 6), packet(0, name="barrier_and"), line(0), line(1), packet(1, 7)]
-    again = records(*rows.drop("stamp_ns", "offset").to_dicts(), line(0), line(1), *more)
-    assert counted(complete_indexes(again)) == [1, 0, 2, 3, 4, 6, 5, 7]
-
-
-def test_printed_indexes_that_leave_too_few_tell_nothing() -> None:
-    rows = records(made(), line(0), line(1), packet(1, 2), packet(0), line(0), line(1), packet(1, 2))
-    assert counted(complete_indexes(rows)) == [2, None, 2]
+    assert counted(complete_indexes(rows)) == [1, None, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,10 @@ def test_what_is_left_of_a_log_is_that_of_the_whole_log(
     assert kept.height > (0.9 if kind == "hole" else 0.99) * left.height
 
 
-@pytest.mark.parametrize("switches", [0.01, 0.1, 0.5])
-@pytest.mark.parametrize("size", [128, 4096, 8192])
-@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize(
+    ("count", "size", "switches"),
+    [(2, 128, 0.01), (2, 4096, 0.1), (2, 8192, 0.5), (8, 128, 0.5), (8, 4096, 0.01), (8, 8192, 0.1)],
+)
 def test_what_processes_wrote_into_each_other_is_no_sure_link(
     count: int, size: int, switches: float, found_in: Import, data_folder: Path
 ) -> None:

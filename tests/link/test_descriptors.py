@@ -162,7 +162,7 @@ def test_a_child_has_the_descriptors_that_fork_and_exec_leave_it(
     assert _ioctls(correlate_trace(text)) == [found]
 
 
-@pytest.mark.parametrize("child", [1 << 31, 1 << 32, (1 << 32) + 20, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 64])
+@pytest.mark.parametrize("child", [1 << 31, (1 << 32) + 20, 1 << 64])
 def test_a_child_whose_number_cannot_be_is_nobody(correlate_trace: Correlator, child: int) -> None:
     forked = FORK.replace("child_pid=20", f"child_pid={child}")
     text = _open("a-10", "/dev/kfd", 4) + forked + _ioctl(4, task="a-20", tgid=20)

@@ -94,9 +94,6 @@ def test_lanes_are_those_of_the_keys_and_times_that_lie_behind_are_told(rows: li
         assert least > latest
 
 
-_TEXTS = st.lists(st.sampled_from([b"a 1, b 0x2f;", b"b 0x3e, a 4;;", b"c 5;", b"a 6, a 7;", b"none"]), max_size=20)
-
-
 @pytest.mark.parametrize("place", [-(10**12), -1, 0, 7, 10**12])
 def test_places_outside_of_the_bytes_fit_nothing(place: int) -> None:
     text = Text(b":3:a.cpp : 1 : 123456789 us: [pid:1 tid: 0x7f00000000a0] hipA ( ) \n")

@@ -466,7 +466,7 @@ def _list_rows(stamps: pl.DataFrame, yields: pl.DataFrame) -> Iterator[pl.DataFr
     pause = "longest time inside the launch without a completion of the low one"
     yield _sum_up(of[_STOPPED], _STOPPED, pause, "pause_ns")
     if not of[_STOPPED].is_empty():
-        yield _sum_up(of[_STOPPED], _STOPPED, "from the launch to the begin of that time", "stop_ns")
+        yield _sum_up(of[_STOPPED], _STOPPED, "from the launch to the start of that time", "stop_ns")
         yield _sum_up(of[_STOPPED], _STOPPED, "from the launch to the low one's first completion after it", "resume_ns")
     yield _sum_up(of[_WENT_ON], _WENT_ON, pause, "pause_ns")
     for kind in (_TOO_SHORT, _NOT_THROUGHOUT):

@@ -180,8 +180,8 @@ def summarize_kernel_log(tables: Tables) -> pl.DataFrame:
     """Return one row per message, GPU, process and queue that it names, in the order of their first lines.
 
     Returns: name (of the catalogue, or `driver_message`: such lines are one row each text), gpu, process, queue (null
-        where the line names none that is known), lines, first_event, first_ns, last_ns (null where the log's clock
-        could not be mapped), text (the first line), means, helps (null where nothing general is known).
+        where the line names none that is known), lines, first_event, first_ns, last_ns (null if the log's clock
+        could not be mapped), text (the first line), means, helps (null if nothing general is known).
     """
     told = list_lines(tables)
     timed = pl.when(pl.col("err_lo_ns").is_not_null()).then("ts_ns")

@@ -231,7 +231,7 @@ def measure_gpu_times(tables: Tables) -> GpuTimes:
 def _summarize_gpu_busy(work: _GpuWork, *, is_lossy: bool) -> pl.DataFrame:
     """Return one row per kind of work and GPU; of packets whose GPU is not known one together.
 
-    Where not every packet is timed, or the log lost lines, times are lower bounds, and nothing is told of what was
+    If not every packet is timed, or the log lost lines, times are lower bounds, and nothing is known of what was
     idle: packets that are not known may have run there.
 
     Args:

@@ -139,7 +139,7 @@ class Judgment:
 
 
 def judge_scene(scene: Scene, stood_ns: int, stall_ns: int) -> list[Judgment]:
-    """Return what stands in a scene; nothing where all moves or nothing is to be done.
+    """Return what stands in a scene; nothing if all moves or nothing is to be done.
 
     Args:
         scene: two looks at a process.

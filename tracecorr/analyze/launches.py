@@ -98,7 +98,7 @@ _LOOKED_AT = 20_000  # launches, around the middle of the capture
 
 
 def find_steady_launch(tables: Tables) -> int | None:
-    """Return the HIP call of a dispatch without set-up work whose duration is the median; None where there is none.
+    """Return the HIP call of a dispatch without set-up work whose duration is the median; None if there is none.
 
     Of calls with more and less known moments only those with the most are looked at.
 

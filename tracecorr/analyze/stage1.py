@@ -67,7 +67,7 @@ def _judge_sources(evidence: Evidence) -> Finding:
 def _judge_hqds(evidence: Evidence) -> Finding:
     found = collect(evidence.tables("hqd").select(n=pl.len(), active=pl.col("active").sum())).row(0)
     if not found[0]:
-        return unknown("no HQD was read", "capture with --hqd-interval where debugfs shows kfd/hqds (tracecorr doctor)")
+        return unknown("no HQD was read", "capture with --hqd-interval; debugfs must have kfd/hqds (tracecorr doctor)")
     return passed(f"{found[0]} HQDs were read, {found[1]} of them active", {"hqds": found[0]})
 
 

@@ -328,8 +328,8 @@ def describe_still_open(found: StillOpen) -> Iterator[str]:
         yield f"{count_of(found.commands, 'command')} without an end in the log"
     if found.calls.height:
         yield (
-            "how much of the log may be missing: the runtime writes each record at once, so at most one if the process "
-            "was killed; what a pipe or a cut file dropped is unknown"
+            "how much of the log may be missing: the runtime writes each record at once, so at most one record if the "
+            "process was killed; what a pipe or a cut file dropped is unknown"
         )
 
 
@@ -351,10 +351,11 @@ def _tell_end(chain: Chain, scene: Scene, rings: dict[int, dict[str, Any]]) -> s
     if work is None:
         return f"{' or '.join(chain.others)} must end that" if chain.others else "what it waits for is not in the log"
     if chain.end is End.UNSEEN:
-        return "who would end that is not in the log"
+        return "what would end that is not in the log"
     ring = next((r for q, r in rings.items() if f"queue {q}" == work.ring), None)
     if ring is None or not ring["dispatches"] or work.kernel:
-        return f"{work.told} runs{tell_longest(work)}, or ended unseen; the log does not show whether it would end"
+        runs = f"{work.told} runs{tell_longest(work)}, or its end is not recorded"
+        return f"{runs}; the log does not show whether it would end"
     return (
         f"{work.told} is the first one without a recorded end in its ring; with those up to packet {ring['last']} that "
         f"are {count_of(ring['dispatches'], 'dispatches', 'dispatch')}: which of them ran is not in the log"

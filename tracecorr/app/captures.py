@@ -59,7 +59,7 @@ class CaptureLike(Protocol):
         ...
 
     def line_number(self, file: int, offset: int) -> int | None:
-        """Return the line number (from 1) of an offset; None where the file has no lines."""
+        """Return the line number (from 1) of an offset; None if the file has no lines."""
         ...
 
 
@@ -192,7 +192,7 @@ class Pair:
         return f"{side}: {capture.file_path(own)}"
 
     def line_number(self, file: int, offset: int) -> int | None:
-        """Return the line number (from 1) of an offset; None where the file has no lines."""
+        """Return the line number (from 1) of an offset; None if the file has no lines."""
         capture, own = self._owner(file)
         return capture.line_number(own, offset)
 

@@ -188,7 +188,7 @@ def describe_path(index: CaptureIndex, launches: Sequence[_Row]) -> dict[str, An
         launches: rows of `launches`, of one HIP call or one packet.
 
     Returns: copies; packets by the evidence of their doorbell (`unknown` if there is none); ioctls in the call by
-        name, null where no trace shows what the call did; and of a single packet its doorbell's event, the width of
+        name, null if no trace shows what the call did; and of a single packet its doorbell's event, the width of
         the interval of an inferred one (ns), the reason of what is missing, and the known moments (name, ns since the
         capture start) in order of time.
     """
@@ -215,7 +215,7 @@ def _describe_one(index: CaptureIndex, launch: _Row) -> _Row:
 
 
 def _ioctls_in_call(index: CaptureIndex, launch: _Row) -> dict[str, int] | None:
-    """Return how often which ioctl was made in the call of a launch; None where the trace cannot tell."""
+    """Return how often which ioctl was made in the call of a launch; None if the trace cannot tell."""
     call, events = launch["call_event"], index.capture.table("events")
     if call is None:
         return None

@@ -25,6 +25,11 @@ from tracecorr.model.schema import HQD
 from tracecorr.store.zstd_frames import SUFFIX
 from tracecorr.timeline import levels
 
+_MAX_RAW_BYTES = 6000
+_MAX_BANKS = 16  # registers of one queue: one bank on each XCC
+
+_MAX_RAW_STAGES = 60
+
 _COLUMNS = {c.name: c for c in HQD.columns}
 # What the name of a bank, or the event itself, tells already.
 _TOLD = frozenset({"dump", "read_start_ns", "read_end_ns", "xcc", "type", "pipe", "slot", "logical", "file", "offset"})
@@ -41,7 +46,7 @@ def list_registers(capture: CaptureLike, event: int) -> list[dict[str, str]]:
     place = sight.select("file", "offset").drop_nulls()
     dumps = capture.table("hqd")
     own = dumps.join(place, on=["file", "offset"], how="semi").select("file", "logical").drop_nulls().unique()
-    banks = dumps.join(own, on=["file", "logical"], how="semi").sort("xcc", "offset").head(ids.MAX_BANKS).collect()
+    banks = dumps.join(own, on=["file", "logical"], how="semi").sort("xcc", "offset").head(_MAX_BANKS).collect()
     out = []
     for row in banks.iter_rows(named=True):
         group = _name_bank(row)
@@ -133,7 +138,7 @@ def raw_lines(index: CaptureIndex, chain: Chain) -> list[dict[str, Any]]:
     seen: set[tuple[int, int]] = set()
     own_first = sorted(enumerate(chain.stages), key=lambda s: s[1]["event"] != chain.event)
     for number, stage in own_first:
-        if stage["where"] is None or len(out) >= ids.MAX_RAW_STAGES:
+        if stage["where"] is None or len(out) >= _MAX_RAW_STAGES:
             continue
         file, offset, length, end_offset, end_length = stage["where"]
         for at, size, part in ((offset, length, "start"), (end_offset, end_length, "end")):
@@ -147,7 +152,7 @@ def raw_lines(index: CaptureIndex, chain: Chain) -> list[dict[str, Any]]:
 def _raw(index: CaptureIndex, file: int, offset: int, length: int) -> dict[str, Any]:
     where = {"file": index.capture.file_path(file), "offset": offset, "line": None}
     try:
-        data = index.capture.raw(file, offset, min(length, ids.MAX_RAW_BYTES))
+        data = index.capture.raw(file, offset, min(length, _MAX_RAW_BYTES))
         where["line"] = index.capture.line_number(file, offset)
     except (OSError, ValueError, KeyError, TracecorrError) as problem:
         # A capture whose raw file is gone still shows the rest.
@@ -211,14 +216,14 @@ def describe_briefly(index: CaptureIndex, event: int) -> dict[str, Any]:
 
 
 def _stream_of_launches(index: CaptureIndex, event: int) -> int | None:
-    """Return the stream of the launches that an event is part of; None where they differ or have none."""
+    """Return the stream of the launches that an event is part of; None if they differ or have none."""
     touches = pl.any_horizontal(pl.col(step) == event for step in STEPS)
     found = index.capture.table("launches").filter(touches).select(pl.col("stream").unique()).collect()["stream"]
     return found[0] if found.len() == 1 else None
 
 
 def value_at(index: CaptureIndex, lane: int, at: int) -> dict[str, Any]:
-    """Return the value of a counter's lane at a time and the span for which it holds; nulls where there is none."""
+    """Return the value of a counter's lane at a time and the span for which it holds; nulls if there is none."""
     pyramid, found = index.views.pyramid, {"value": None, "start": None, "dur": None, "event": None}
     track = int(pyramid.first_track[lane])
     a, b = int(pyramid.finest.begin[track]), int(pyramid.finest.begin[track + 1])
@@ -237,7 +242,7 @@ _TEXTS = ("layer", "name")
 
 
 def name_record(index: CaptureIndex, event: int) -> dict[str, Any] | None:
-    """Return file, offset, layer and name of an event, by which it is found again; None where it has no record."""
+    """Return file, offset, layer and name of an event, by which it is found again; None if it has no record."""
     rows = index.capture.table("events").filter(pl.col("event") == event)
     row = rows.select("file", "offset", *(pl.col(c).cast(pl.String) for c in _TEXTS)).collect().row(0, named=True)
     if row["file"] is None or row["offset"] is None:
@@ -246,7 +251,7 @@ def name_record(index: CaptureIndex, event: int) -> dict[str, Any] | None:
 
 
 def find_record(index: CaptureIndex, file: str, offset: int, layer: str, name: str) -> int | None:
-    """Return the event of a record that `name_record` named, maybe of another reading; None where there is none."""
+    """Return the event of a record that `name_record` named, maybe of another reading; None if there is none."""
     files = index.capture.table("files").select("file").collect()["file"]
     same = [number for number in files if _plain(index.capture.file_path(number)) == file]
     found = index.capture.table("events").filter(

@@ -92,7 +92,7 @@ class Finder:
         return by_name, codes
 
     def _by_owner(self, text: str) -> I64 | None:
-        """Return the events of an owner that a text names as the timeline does; None where it names none."""
+        """Return the events of an owner that a text names as the timeline does; None if it names none."""
         named = re.fullmatch(r"(queue|stream|process|pid|thread|tid) (0x[0-9a-f]{1,16}|[0-9]{1,9})", text, re.ASCII)
         if named is None:
             return None

@@ -10,13 +10,14 @@ import numpy as np
 import polars as pl
 
 from tracecorr.analyze.launches import find_steady_launch
-from tracecorr.app import ids
 from tracecorr.app.captures import CaptureLike, tell_zero
 from tracecorr.link.calls import list_open_calls
 from tracecorr.timeline import levels
 from tracecorr.timeline.build import Views, build_views
 from tracecorr.timeline.lanes import COLOURS, QUEUE_LINES, Names, name_owners
 from tracecorr.timeline.pyramid import read_views, write_views
+
+_MAX_STREAMS = 2000
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class CaptureIndex:
         return [*out, *said] if self.views.events else ["this capture has no events", *out, *said]
 
     def _streams(self) -> list[dict[str, Any]]:
-        return self.capture.table("streams").head(ids.MAX_STREAMS).collect().to_dicts()
+        return self.capture.table("streams").head(_MAX_STREAMS).collect().to_dicts()
 
 
 def build(capture: CaptureLike) -> CaptureIndex:

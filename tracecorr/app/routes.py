@@ -24,6 +24,15 @@ from tracecorr.export.selection import Selection, first_ns
 from tracecorr.model.errors import MachineError, TracecorrError
 from tracecorr.timeline import levels
 
+_MAX_SQL_CHARS = 4000
+_MAX_LISTED = 1000
+_MAX_LANE_CHARS = 40_000
+_MAX_PATH_CHARS = 5000
+_MAX_QUERY_CHARS = 200
+_MAX_FILTER_CHARS = 2000
+_MAX_LANES = 20_000
+_MAX_WIDTH_PX = 8000
+
 _MAX_NS = 1 << 62
 
 
@@ -51,7 +60,7 @@ def _ask_time_range() -> tuple[int, int]:
     return t0, t1
 
 
-def _ask_text(name: str, most: int = ids.MAX_QUERY_CHARS) -> str:
+def _ask_text(name: str, most: int = _MAX_QUERY_CHARS) -> str:
     """Return a text of the query, empty when it is not there; refuse one that is too long."""
     value = request.args.get(name, "")
     if len(value) > most:
@@ -62,7 +71,7 @@ def _ask_text(name: str, most: int = ids.MAX_QUERY_CHARS) -> str:
 def _ask_lanes(known: int) -> list[int]:
     """Return the asked lanes of `lanes=0-4,7`; every lane number once, unknown ones refused."""
     asked: set[int] = set()
-    for part in filter(None, _ask_text("lanes", ids.MAX_LANE_CHARS).split(",")):
+    for part in filter(None, _ask_text("lanes", _MAX_LANE_CHARS).split(",")):
         first, _, last = part.partition("-")
         if not re.fullmatch(r"[0-9]{1,8}(-[0-9]{1,8})?", part, re.ASCII):
             abort(400, "lanes must look like 0-4,7")
@@ -70,7 +79,7 @@ def _ask_lanes(known: int) -> list[int]:
         if high >= known or high < low:
             abort(400, "no such lane")
         asked.update(range(low, high + 1))
-        if len(asked) > ids.MAX_LANES:
+        if len(asked) > _MAX_LANES:
             abort(400, "too many lanes")
     return sorted(asked)
 
@@ -101,7 +110,7 @@ def _asked(library: Library) -> Opened:
 def _asked_pyramid(opened: Opened) -> levels.Pyramid:
     """Return the pyramid of the request's filter, the whole one when it has none."""
     try:
-        chosen = filters.parse_filter(_ask_text("f", ids.MAX_FILTER_CHARS))
+        chosen = filters.parse_filter(_ask_text("f", _MAX_FILTER_CHARS))
     except (ValueError, RecursionError):
         abort(400, "this is no filter")
     return opened.index.views.pyramid if chosen is None else opened.filters.pyramid(chosen)
@@ -174,7 +183,7 @@ def _spans(opened: Opened) -> Response:
     begun = time.perf_counter()
     views = opened.index.views
     t0, t1 = _ask_time_range()
-    width = _ask_number("w", 1, ids.MAX_WIDTH_PX)
+    width = _ask_number("w", 1, _MAX_WIDTH_PX)
     records = _asked_pyramid(opened).query(t0, t1, width, _ask_lanes(len(views.lanes)))
     tint = opened.tints.get(_ask_text("tint"))
     answer = Response(wire.encode(records, views, t0, t1, tint), mimetype="application/octet-stream")
@@ -223,7 +232,7 @@ def _search(opened: Opened) -> Response:
 
 
 def _ticks(opened: Opened) -> Response:
-    width = _ask_number("w", 1, ids.MAX_WIDTH_PX)
+    width = _ask_number("w", 1, _MAX_WIDTH_PX)
     return jsonify(opened.finder.ticks(_ask_text("q"), *_ask_time_range(), width))
 
 
@@ -237,7 +246,7 @@ def _list(opened: Opened) -> Response:
     """Answer what a lane shows of a range, as a table."""
     lane = _ask_number("lane", 0, len(opened.index.views.lanes) - 1)
     pyramid, (t0, t1) = _asked_pyramid(opened), _ask_time_range()
-    rows = filters.list_records(opened.index, pyramid, lane, t0, t1, ids.MAX_LISTED)
+    rows = filters.list_records(opened.index, pyramid, lane, t0, t1, _MAX_LISTED)
     total = filters.count_lanes(pyramid, t0, t1)[lane]
     return _json(subject_pages.show_rows(opened.index.views.lanes[lane].label, rows, max(total, rows.height)))
 
@@ -257,8 +266,8 @@ def _step(opened: Opened) -> Response:
 
 
 def _same(opened: Opened) -> Response:
-    file, offset = _ask_text("file", ids.MAX_PATH_CHARS), _ask_number("offset", 0, _MAX_NS)
-    layer, name = _ask_text("layer"), _ask_text("name", ids.MAX_PATH_CHARS)
+    file, offset = _ask_text("file", _MAX_PATH_CHARS), _ask_number("offset", 0, _MAX_NS)
+    layer, name = _ask_text("layer"), _ask_text("name", _MAX_PATH_CHARS)
     return jsonify({"event": detail.find_record(opened.index, file, offset, layer, name)})
 
 
@@ -323,7 +332,7 @@ def _as_csv(frame: pl.DataFrame) -> Response:
 
 def _sql(opened: Opened) -> Response:
     """Answer an SQL query: its rows as a table of the page, or all of them as CSV."""
-    text = _ask_text("q", ids.MAX_SQL_CHARS)
+    text = _ask_text("q", _MAX_SQL_CHARS)
     rows = sql.ask_sql(opened.index.capture.path, text)
     if _ask_text("form") == "csv":
         return _saved_as(_as_csv(rows), opened, "csv")

@@ -28,6 +28,10 @@ from tracecorr.bundled import list_topics, read_topic
 from tracecorr.model.errors import InputError, TracecorrError
 from tracecorr.model.printable import printable
 
+_COOKIE = "tracecorr_token"  # and the port, see `_name_cookie`
+
+_DOCUMENTS = "/help"
+
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -86,7 +90,7 @@ def _name_cookie(host: str) -> str:
     >>> _name_cookie("127.0.0.1:8051"), _name_cookie("[::1]:8050"), _name_cookie("localhost")
     ('tracecorr_token_8051', 'tracecorr_token_8050', 'tracecorr_token_80')
     """
-    return f"{ids.COOKIE}_{urlsplit(f'//{host}').port or 80}"
+    return f"{_COOKIE}_{urlsplit(f'//{host}').port or 80}"
 
 
 def _check_origin(asked: Request, *, may_come_from_elsewhere: bool) -> None:
@@ -145,7 +149,7 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
     _protect(app.server, secret, _content_policy(app.csp_hashes()), hosts)
     library = Library(captures)
     add_routes(app.server, library)
-    app.server.add_url_rule(f"{ids.DOCUMENTS}/<topic>", "document", _show_document)
+    app.server.add_url_rule(f"{_DOCUMENTS}/<topic>", "document", _show_document)
     app.server.register_error_handler(Exception, _plain_error)
     return app
 
@@ -199,24 +203,25 @@ def _layout() -> html.Div:
     """Return the frame of the page; the scripts fill it."""
     return html.Div(
         [
-            dcc.Store(id=ids.SELECTION),
-            html.Header(id=ids.TOOLBAR),
-            html.Nav(html.Div(id=ids.TABS)),
-            html.Div(id=ids.FINDINGS_BAR),
+            # The scripts know these ids, too (assets/start.js, `IDS`).
+            dcc.Store(id="tl-selection"),
+            html.Header(id="tl-toolbar"),
+            html.Nav(html.Div(id="tl-tabs")),
+            html.Div(id="tl-findings"),
             html.Div(
                 [
-                    html.Aside(id=ids.SIDE, tabIndex=-1, **_named("filters")),
-                    html.Main(id=ids.CANVAS_HOST),
-                    html.Div(id=ids.CARD, role="region", **_named("range or lane")),
+                    html.Aside(id="tl-side", tabIndex=-1, **_named("filters")),
+                    html.Main(id="tl-canvas-host"),
+                    html.Div(id="tl-card", role="region", **_named("range or lane")),
                 ],
-                id=ids.MIDDLE,
+                id="tl-middle",
             ),
-            html.Div(id=ids.PAGE, role="main"),
-            html.Div(id=ids.DETAIL),
-            html.Section(id=ids.STATUS, **_named("legend and messages")),
-            html.Div(id=ids.HELP, role="dialog", **_named("documents and keys")),
+            html.Div(id="tl-page", role="main"),
+            html.Div(id="tl-detail"),
+            html.Section(id="tl-status", **_named("legend and messages")),
+            html.Div(id="tl-help", role="dialog", **_named("documents and keys")),
         ],
-        id=ids.ROOT,
+        id="tl-root",
     )
 
 

@@ -15,18 +15,18 @@ import numpy.typing as npt
 from tracecorr.timeline import levels
 from tracecorr.timeline.build import Views
 
-MAGIC = 0x54434F32  # "TCO2"
-HEADER = struct.Struct("<IIqqIIII")  # magic, records, t0, t1, tracks, shift, bytes of a name, 1 when there are tints
+_MAGIC = 0x54434F32  # "TCO2"
+_HEADER = struct.Struct("<IIqqIIII")  # magic, records, t0, t1, tracks, shift, bytes of a name, 1 when there are tints
 
-CLIPPED = 8  # bit of the style besides those of `levels`: the span reaches far out of what was asked
+_CLIPPED = 8  # bit of the style besides those of `levels`: the span reaches far out of what was asked
 
 _Column = npt.NDArray[Any]
 
 _BITS = 30
 
 # In this order; assets/data.js reads them the same way. The name's width stands in the header.
-TRACK_COLUMNS = (("lane", "<u4"), ("row", "<u4"), ("first", "<u4"))
-COLUMNS = (
+_TRACK_COLUMNS = (("lane", "<u4"), ("row", "<u4"), ("first", "<u4"))
+_COLUMNS = (
     ("start", "<i4"), ("dur", "<u4"), ("event", "<u4"), ("count", "<u4"), ("name", ""), ("height", "u1"),
     ("style", "u1"), ("tint", "<u2"),
 )  # fmt: skip
@@ -45,13 +45,13 @@ def encode(
     first = np.flatnonzero(np.append(True, records.track[1:] != records.track[:-1])[: len(records)])
     lane, row = views.pyramid.lane_row(records.track[first])
     columns = _columns(records, views, t0, shift)
-    parts = [HEADER.pack(MAGIC, len(records), t0, t1, len(first), shift, width, int(tint is not None))]
+    parts = [_HEADER.pack(_MAGIC, len(records), t0, t1, len(first), shift, width, int(tint is not None))]
     begins: list[_Column] = [lane, row, first]
-    for (_, dtype), data in zip(TRACK_COLUMNS, begins, strict=True):
+    for (_, dtype), data in zip(_TRACK_COLUMNS, begins, strict=True):
         parts += _padded(data.astype(dtype))
     if tint is not None:
         columns["tint"] = np.where(records.event >= 0, tint[records.event], 0)
-    for name, dtype in COLUMNS:
+    for name, dtype in _COLUMNS:
         if name not in columns:
             continue
         parts += _padded(columns[name].astype(dtype or f"<u{width}"))
@@ -67,7 +67,7 @@ def _columns(r: levels.Records, views: Views, t0: int, shift: int) -> dict[str, 
     low, high = -(1 << 31), 1 << 31
     start, end = (r.start - t0) >> shift, (r.end - t0) >> shift
     left, right = np.maximum(start, low), np.minimum(end, high)
-    clipped = np.where((left != start) | (right != end), CLIPPED, 0).astype(np.uint8)
+    clipped = np.where((left != start) | (right != end), _CLIPPED, 0).astype(np.uint8)
     counter = views.pyramid.finest.counter[r.track]
     return {
         "start": left, "dur": right - left, "event": r.event.astype(np.uint32), "count": r.count,

@@ -234,7 +234,7 @@ def _render_summary(shown: Path) -> Iterator[str]:
     if info["exit_status"] not in (0, None):
         yield f"the workload ended with status {describe_exit(info)}"
     log = _describe_log(info)
-    yield f"{shown.name}: {info['events']:,} events of the kernel, {lost:,} lost{_seconds(info)}{log and f'; {log}'}"
+    yield f"{shown.name}: {info['events']:,} kernel events, {lost:,} lost{_seconds(info)}{log and f'; {log}'}"
     for loss in info["losses"]:
         yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"
     if not log:

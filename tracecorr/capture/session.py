@@ -339,7 +339,7 @@ class Session:
         free = min(self._folder.free_bytes(), self._launched.free_bytes())
         if free < options.min_free_bytes:
             least = f"--min-free-gb {options.min_free_bytes / 1e9:g}"
-            return f"only {free / 1e9:.2g} GB are free where the capture lands ({least})"
+            return f"only {free / 1e9:.2g} GB are free on the disk of the capture folder ({least})"
         return ""
 
     def _show(self) -> None:

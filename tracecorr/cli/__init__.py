@@ -145,13 +145,13 @@ def _describe_usage(error: TyperException, words: list[str]) -> tuple[str, str]:
     if (ours := _OTHER_NAMES.get(words[0])) is not None:
         return (
             f"no such command {words[0]!r}: here it is called {ours}",
-            f"tracecorr {ours} --help shows how it is called",
+            f"tracecorr {ours} --help shows its arguments",
         )
     text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     # The option parser does not say which verb has an option without its value.
     verb = next((f"tracecorr {word}" for word in words if word in _VERBS), "tracecorr")
     asked = getattr(getattr(error, "ctx", None), "command_path", verb)
-    return text[:1].lower() + text[1:], f"{asked} --help shows how it is called"
+    return text[:1].lower() + text[1:], f"{asked} --help shows its arguments"
 
 
 def _describe_failure(error: BaseException, wants_traceback: bool) -> tuple[str, str, int]:

@@ -37,7 +37,7 @@ VARIABLE = "_TRACECORR_COMPLETE"
 def complete_captures(incomplete: str) -> list[str]:
     """Return the captures in the folder that is typed, or in the current one, whose names begin as it was typed.
 
-    Where there are none the shell completes files, and so the way to another folder.
+    If there are none, the shell completes files, which may lead to another folder.
     """
     folder = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
     try:

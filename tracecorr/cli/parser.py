@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -82,7 +83,16 @@ def _strip_types(parameters: list[Any]) -> list[Any]:
             argument: Any = parameter
             # `list[Path]` beside its name says nothing to a user.
             argument.display_type_rich = _tell_none
+            metavar = parameter.metavar or ""
+            if parameter.required or "..." in metavar:
+                # Else the usage line shows `{A}` and `[[--] COMMAND...]...`.
+                argument.get_usage_pieces = partial(_show_as_named, metavar)
     return parameters
+
+
+def _show_as_named(metavar: str, _: Any) -> list[str]:
+    """Return what the usage line shows for an argument."""
+    return [metavar]
 
 
 def _tell_none(ctx: Any) -> None:

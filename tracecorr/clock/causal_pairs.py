@@ -90,7 +90,7 @@ def bracket_doorbells(packets: pl.DataFrame, moments: _Moments) -> pl.DataFrame:
         packets: columns thread, at (time of the packet's line, ns), name.
         moments: as `list_moments` returns them.
 
-    Returns: `packets` with doorbell_lo_ns and doorbell_hi_ns; null where the thread has no such line.
+    Returns: `packets` with doorbell_lo_ns and doorbell_hi_ns; null if the thread has no such line.
     """
     found = np.full((2, packets.height), NO_LOW)
     rows = packets.select("thread", "at", row=pl.int_range(pl.len())).drop_nulls("thread")
@@ -130,7 +130,7 @@ def bracket_packets(log: pl.DataFrame) -> pl.DataFrame:
 def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return the doorbell stores whose packet line is known, as spans for `bound_spans`: by thread, ring and index.
 
-    Where an index comes again its ring was made again: lower indexes that are there once may be of two lives.
+    If an index comes again its ring was made again: lower indexes that are there once may be of two lives.
 
     Args:
         stores: columns thread, ring, packet_index, stamp_ns.
@@ -166,7 +166,7 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
     """Return which ioctl made which queue, by the one shift of the clock that puts an ioctl into every creation.
 
     Between the lines `Number of allocated hardware queues` and `Created` a thread makes the CREATE_QUEUE ioctl of
-    that queue. Where two shifts do it that share no ioctl in some creation, nothing is said. Where several ioctls may
+    that queue. If two shifts do it that share no ioctl in some creation, nothing is said. If several ioctls may
     be that of a creation (ROCr makes a queue of its own within the first one), its span is what all of them allow.
 
     Args:
@@ -192,7 +192,7 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
 
 
 def _choose_ioctls(low: Ints, high: Ints, fits: Mask, stamp: Ints) -> Mask | None:
-    """Return which ioctls (columns) may be those of which creations (rows); None where no shift or several are likely.
+    """Return which ioctls (columns) may be those of which creations (rows); None if no shift or several are likely.
 
     Of the shifts that put an ioctl into each creation those are meant that put most ioctls into one: a shift that is
     too long by one creation leaves the last ioctl over.

@@ -12,7 +12,7 @@ from tracecorr.clock.hull import Bounds, ContradictionError, Floats, Hull, Ints,
 
 # NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
 MAX_RATE = 600e-6
-# Where a line of the clock's own rate has this share of the room of the best line, durations stay as it told them.
+# If a line of the clock's own rate has this share of the room of the best line, durations stay as printed.
 _OWN_RATE_ROOM = 0.5
 _PPB = 1e9
 
@@ -52,7 +52,7 @@ class ClockMap:
     Args:
         method: `same_clock`, `samples`, `causal_pairs` or `unaligned`.
         shift_ns: offset of a map without a hull; with one, what is added to all of its offsets, and taken from stamps.
-        hull: bounds of the offset; None where it is `shift_ns` throughout.
+        hull: bounds of the offset; None if it is `shift_ns` throughout.
         lines: what is shown between the bounds; there where a hull is.
         pairs, violated: inequalities given, and how many of them the map contradicts.
         reason: why the clock is unaligned.
@@ -143,9 +143,7 @@ class ClockMap:
         return [dict(zip(names, row, strict=True)) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 
-def fit_clock_map(
-    bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate: float = 0.0, likely_ns: int | None = None
-) -> ClockMap:
+def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate: float = 0.0) -> ClockMap:
     """Return the map that satisfies `bounds`, or one that is unaligned with its reason.
 
     It shows lines from the first to the last inequality; `drawn` makes those of a source's own stamps.
@@ -155,7 +153,6 @@ def fit_clock_map(
         method: `samples` or `causal_pairs`.
         max_rate: largest drift against `rate`; 0 for clocks that run at one rate with CLOCK_MONOTONIC.
         rate: known growth of the offset per unit of stamp (a clock that counts other units).
-        likely_ns: the offset that is shown where the bounds allow it.
     """
     usable = bounds.select_usable()
     if not usable.is_two_sided:
@@ -165,7 +162,7 @@ def fit_clock_map(
     except ContradictionError as error:
         return ClockMap("unaligned", pairs=len(usable), violated=error.violated, reason=str(error))
     fitted = ClockMap(method, hull=hull, pairs=len(usable), violated=int(wrong.sum()))
-    return fitted.drawn(int(usable.stamp_ns[0]), int(usable.stamp_ns[-1]), likely_ns)
+    return fitted.drawn(int(usable.stamp_ns[0]), int(usable.stamp_ns[-1]))
 
 
 def _draw_lines(hull: Hull, first_ns: int, last_ns: int, likely_ns: int | None) -> Lines:

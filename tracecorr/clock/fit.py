@@ -240,7 +240,7 @@ def _fit_other(proven: ClockMap, evidence: ClockEvidence) -> ClockMap:
 def _guess_rate(bounds: Bounds) -> tuple[float, float]:
     """Return the growth of the offset per tick of a clock that counts other things than ns, and how far it may be off.
 
-    Both are zero where nothing bounds it.
+    Both are zero if nothing bounds it.
     """
     usable = bounds.select_usable()
     if not usable.is_two_sided or usable.stamp_ns[0] == usable.stamp_ns[-1]:
@@ -256,8 +256,8 @@ def _guess_rate(bounds: Bounds) -> tuple[float, float]:
 def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence) -> ClockMap:
     """Return the identity, with the number of marks and pairs that it satisfies and violates; else the other clock.
 
-    Where lines were lost some pairs are of two things that only look alike: the identity is given up where many
-    contradict it, and all of them together tell another clock.
+    If lines were lost, some pairs are of two things that only look alike: the identity is given up if many pairs
+    contradict it, and all of them together show another clock.
 
     Args:
         bounds: all inequalities.
@@ -320,9 +320,9 @@ class Refuted(NamedTuple):
 
 
 def find_refuted(clock_map: pl.DataFrame) -> Refuted | None:
-    """Return which trace is said to be on a clock that its bounds leave no room for; None where none is.
+    """Return which trace is said to be on a clock that its bounds leave no room for; None if none is.
 
-    CLOCK_MONOTONIC is beside itself by nothing, and CLOCK_BOOTTIME never behind it. Where other sources show the same
+    CLOCK_MONOTONIC has no offset to itself, and CLOCK_BOOTTIME is never behind it. If other sources show the same
     clock (GPU times, ROCr's lines), it is at the same time where they show it.
 
     Args:
@@ -330,7 +330,7 @@ def find_refuted(clock_map: pl.DataFrame) -> Refuted | None:
     """
     maps = clock_map.with_columns(pl.col("source", "method").cast(pl.String))
     fitted = maps.filter(~pl.col("method").is_in(["same_clock", "unaligned"]))
-    # Where the host slept nothing else may show that: clocks that cannot be mapped tell nothing.
+    # A sleep of the host may show in no other clock: clocks that cannot be mapped show nothing.
     for clock in _CLOCKS:
         own = _list_ends(fitted.filter(pl.col("source") == f"ftrace:{clock}"))
         others = fitted.filter(

@@ -288,7 +288,7 @@ def _cut_cells(at_ns: Floats) -> list[int]:
 def _fit_cell(x: Floats, low: Floats, high: Floats, max_rate: float) -> tuple[float, float, Mask]:
     """Return the least and the largest rate of the lines through a cell, and which inequalities are left out.
 
-    Where there is no line the rate changes, or single inequalities are wrong: any rate is possible then, and what the
+    If there is no line the rate changes, or single inequalities are wrong: any rate is possible then, and what the
     nearest line violates is not used, if it is little.
     """
     violated = np.zeros(len(x), dtype=np.bool_)

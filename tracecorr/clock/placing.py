@@ -155,7 +155,7 @@ def _shifted(stamps: pl.Expr, offset: pl.Expr, clock: ClockMap) -> pl.Expr:
 
 
 def _duration(placed: pl.DataFrame, *, timeless: bool) -> pl.Expr:
-    """Return end minus start; null where the start has no time, or lies behind the end."""
+    """Return end minus start; null if the start has no time, or lies behind the end."""
     lasted = placed["end_ns"] - placed["ts_ns"]
     dur = pl.lit(lasted)
     whole = pl.when(dur >= 0).then(dur) if (lasted < 0).any() else dur

@@ -43,7 +43,7 @@ class HoldError(InputError):
 class Actuator:
     """Do what actions say; all calls come from one thread, which ends after `close`.
 
-    `reached` counts the processes or queues that were held, in all holds together; 0 where one is only asked.
+    `reached` counts the processes or queues that were held, in all holds together; 0 if one is only asked.
     """
 
     reached = 0

@@ -22,9 +22,9 @@ from pathlib import Path
 from tracecorr.control.controller import HOLD, Action, Actuator, HoldError
 from tracecorr.control.stopping import refuse_members
 
-_DEVICE, PROCESSES = Path("/dev/kfd"), Path("/sys/class/kfd/kfd/proc")
+_DEVICE, _PROCESSES = Path("/dev/kfd"), Path("/sys/class/kfd/kfd/proc")
 _DBG_TRAP, _RUNTIME_ENABLE = 0xC0204B26, 0xC0104B25
-ENABLE, DISABLE, _SEND_RUNTIME_EVENT, SUSPEND, RESUME, SNAPSHOT = 0, 1, 2, 6, 7, 13
+_ENABLE, _DISABLE, _SEND_RUNTIME_EVENT, _SUSPEND, _RESUME, _SNAPSHOT = 0, 1, 2, 6, 7, 13
 _QUEUE_NEW, _PROCESS_RUNTIME = 1 << 30, 1 << 47
 _ENTRY_BYTES, _ENTRY_ID = 64, 40  # struct kfd_queue_snapshot_entry, its queue_id
 _MOST_QUEUES = 1024  # of a process
@@ -103,7 +103,7 @@ def find_refusal(make: Callable[[], Trap] = Trap) -> str:
         return error.what
     try:
         _enable(trap, os.getpid())
-        trap.call(os.getpid(), DISABLE)
+        trap.call(os.getpid(), _DISABLE)
     except OSError as error:
         return _refuse(error).what
     finally:
@@ -118,7 +118,7 @@ def _enable(trap: Trap, pid: int) -> int:
     """
     info, nothing = ctypes.create_string_buffer(16), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        trap.call(pid, ENABLE, "QQII", 0, ctypes.addressof(info), len(info), nothing)
+        trap.call(pid, _ENABLE, "QQII", 0, ctypes.addressof(info), len(info), nothing)
     finally:
         os.close(nothing)
     return int(struct.unpack_from("QII", info)[1])
@@ -137,7 +137,7 @@ class User:
     gpus: frozenset[int]
 
 
-def list_users(processes: Path = PROCESSES) -> dict[int, User]:
+def list_users(processes: Path = _PROCESSES) -> dict[int, User]:
     """Return pid -> what it has, by sysfs (kfd_process.c); pids are those of the machine, not of a container."""
     found = {}
     for folder in processes.glob("[0-9]*"):
@@ -189,11 +189,11 @@ class _Debugged:
         """
         # A new queue cannot be suspended until a snapshot has taken note of it (EC_QUEUE_NEW).
         room = ctypes.create_string_buffer(_ENTRY_BYTES * _MOST_QUEUES)
-        told = self._ask(SNAPSHOT, "QQII", _QUEUE_NEW, ctypes.addressof(room), _MOST_QUEUES, _ENTRY_BYTES)
+        told = self._ask(_SNAPSHOT, "QQII", _QUEUE_NEW, ctypes.addressof(room), _MOST_QUEUES, _ENTRY_BYTES)
         count = min(told[2], _MOST_QUEUES) if told else 0
         found = [struct.unpack_from("I", room, n * _ENTRY_BYTES + _ENTRY_ID)[0] for n in range(count)]
         ids = (ctypes.c_uint32 * count)(*found)
-        told = self._ask(SUSPEND, "QQII", 0, ctypes.addressof(ids), count, 0) if count else ()
+        told = self._ask(_SUSPEND, "QQII", 0, ctypes.addressof(ids), count, 0) if count else ()
         failed = [asked for asked, answer in zip(found, ids, strict=True) if told and answer & _FAILED]
         if failed:
             raise HoldError(f"the GPU did not give up queue {failed[0]} of process {self.pid}", _ANOTHER)
@@ -201,7 +201,7 @@ class _Debugged:
 
     def resume(self) -> None:
         """Resume all its queues."""
-        self._ask(RESUME, "QII", 0, 0, 0)
+        self._ask(_RESUME, "QII", 0, 0, 0)
 
     def _ask(self, operation: int, form: str, *values: int) -> tuple[int, ...]:
         """Return the fields of an operation; nothing if the process, or its runtime, has ended."""
@@ -219,7 +219,7 @@ class _Debugged:
         """Resume its queues and be its debugger no longer; it is still traced."""
         if not self._is_over:
             self._is_over = True
-            for operation in (RESUME, DISABLE):
+            for operation in (_RESUME, _DISABLE):
                 # Without its runtime there is nothing to resume (EPERM); it may have gone (ESRCH).
                 with suppress(OSError):
                     self._trap.call(self.pid, operation)
@@ -295,7 +295,7 @@ class SuspendedQueues(Actuator):
 
     def __init__(
         self, find_low: Callable[[], set[int]], find_others: Callable[[], set[int]], *, force: bool = False,
-        make: Callable[[], Trap] = Trap, processes: Path = PROCESSES,
+        make: Callable[[], Trap] = Trap, processes: Path = _PROCESSES,
     ) -> None:  # fmt: skip
         self._force = force
         self._find_low, self._find_others, self._make, self._processes = find_low, find_others, make, processes

@@ -195,7 +195,7 @@ def _policy_sections(runs: Runs, kept: float, target_ns: int) -> Iterator[Sectio
     )  # fmt: skip
     yield Section(
         "control", "What the controller did", _describe_control(runs),
-        "holds = how often the low one was held; reads = how often it asked, 0 where it does not cooperate; "
+        "holds = how often the low one was held; reads = how often it asked, 0 if it does not cooperate; "
         "reached = its processes (stop) or queues (suspend) that were held, in all holds together",
     )  # fmt: skip
     yield Section("machine", "The machine", pl.DataFrame(_list_settings(), schema=("setting", "value", "meaning"),
@@ -287,7 +287,7 @@ def _list_settings() -> Iterator[tuple[str, str, str]]:
             value = "UNKNOWN: no amdgpu module here"
         yield f"amdgpu.{name}", value, meaning
     for name, meaning in (
-        ("GPU_MAX_HW_QUEUES", "hardware queues of each priority that HIP makes (4 where it is not set)"),
+        ("GPU_MAX_HW_QUEUES", "hardware queues of each priority that HIP makes (4 if it is not set)"),
         ("DEBUG_HIP_IGNORE_STREAM_PRIORITY", "1 = no priority of a stream reaches the KFD; the default of HIP from "
                                              "ROCm 10 on: set 0 to measure priorities"),
         ("HSA_CU_MASK", "CUs that the queues of a process may use"),

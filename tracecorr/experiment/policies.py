@@ -128,8 +128,8 @@ class Steered:
 
     Args:
         applied: its actions.
-        reads: how often the low one asked whether it may launch; None where it is held without asking.
-        reached: how many of its processes or queues were held, in all holds together; None where it is asked.
+        reads: how often the low one asked whether it may launch; None if it is held without asking.
+        reached: how many of its processes or queues were held, in all holds together; None if it is asked.
         environment: of a workload, as far as it says that there is no GPU.
     """
 

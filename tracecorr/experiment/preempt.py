@@ -181,8 +181,8 @@ class Tried:
         policy: its name.
         refused: why it was not tried; empty if it was.
         holds: how often the low one was held in the uninstrumented rounds.
-        reads: how often it asked whether it may launch; None where it is held without asking.
-        reached: how many of its processes or queues were held, in all holds together; None where it is asked.
+        reads: how often it asked whether it may launch; None if it is held without asking.
+        reached: how many of its processes or queues were held, in all holds together; None if it is asked.
         took_ns: how long the actions took, each.
         environment: of a workload, as far as it says that there is no GPU.
     """

@@ -152,9 +152,7 @@ def find_error(done: subprocess.CompletedProcess[bytes]) -> str:
     return said.rsplit("error: ", 1)[1].splitlines()[0] if "error: " in said else ""
 
 
-def run_capture_of(
-    target: Path, command: Sequence[str], words: Sequence[str], variables: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def run_capture_of(target: Path, command: Sequence[str], words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
     """Capture a command in a process of its own, because a capture forks, which a process with threads must not do.
 
     It handles Ctrl-C itself, and must end regularly to disarm what it armed.
@@ -163,7 +161,6 @@ def run_capture_of(
         target: the capture folder.
         command: what is captured.
         words: further options of `capture`.
-        variables: added to the environment.
 
     Raises:
         MachineError: this machine cannot capture.
@@ -171,10 +168,7 @@ def run_capture_of(
     """
     program = [sys.executable, "-m", "tracecorr", "capture", "--quiet", *words, "-o", str(target), "--", *command]
     with hold_interrupts(), watch_model() as found:
-        done = subprocess.run(
-            program, capture_output=True, stdin=subprocess.DEVNULL, check=False,
-            env={**os.environ, **(variables or {})},
-        )  # fmt: skip
+        done = subprocess.run(program, capture_output=True, stdin=subprocess.DEVNULL, check=False)
     refuse_machine(done)
     _note_model(target, found or _find_model_line(done.stderr))
     return done

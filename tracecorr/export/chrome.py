@@ -46,7 +46,7 @@ def _write(stream: IO[bytes], lines: pl.Series, *, first: bool = False) -> None:
 
 
 def _homes(tracks: list[Track]) -> pl.DataFrame:
-    """Return track and the pid of the process above it (0 where there is none)."""
+    """Return track and the pid of the process above it (0 if there is none)."""
     pids: dict[int, int] = {}
     for track in tracks:
         pids[track.uuid] = track.pid if track.pid is not None else pids.get(track.parent, 0)

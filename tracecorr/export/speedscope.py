@@ -25,7 +25,7 @@ def write_speedscope(tables: Tables, stream: IO[bytes], selection: Selection, na
     """Write the calls of a capture for speedscope, and return how many there are.
 
     Calls of rocprof, rows without a thread or an end, and second sights of a call are left out, and calls that took no
-    step of their clock (see `count_brief`): a profile shows nothing of no width. Where two calls of a
+    step of their clock (see `count_brief`): a profile shows nothing without a width. If two calls of a
     thread overlap without one being inside the other, as the errors of two clocks can show them, the second is in a
     profile of its own.
 

@@ -169,7 +169,7 @@ def _counters(
 
 
 def split_overlaps(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return event and `row`: 0 where a span stays on its track, else the number of an extra track.
+    """Return event and `row`: 0 if a span stays on its track, else the number of an extra track.
 
     Args:
         spans: event, track, ts_ns, dur_ns (above 0).

@@ -18,7 +18,7 @@ _FREE_PIDS = 1 << 22
 
 
 def add_node(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Return rows with the column `node`, which is null where they are of no dataset."""
+    """Return rows with the column `node`, which is null if they are of no dataset."""
     return rows if "node" in rows.collect_schema() else rows.with_columns(node=pl.lit(None, pl.String))
 
 

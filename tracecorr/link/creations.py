@@ -70,11 +70,11 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     """Return line event, ioctl event and evidence: by ring address (as sure as that), else by thread and time.
 
     The ioctl must lie between the two lines of the creation. Of several with the ring's address, and of
-    several on the thread, the last one is taken, because ROCr makes its own queue first. Where the errors
+    several on the thread, the last one is taken, because ROCr makes its own queue first. If the errors
     of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
     A time that is less sure than the creation is long tells nothing: a ring is given out again.
-    Where most ioctls of threads that the log does not name fit no line of their ring, they are of another process.
-    Where a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
+    If most ioctls of threads that the log does not name fit no line of their ring, they are of another process.
+    If a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
     """
     if ioctls.is_empty():
         return lines.clear().select("event", ioctls["event"].alias("ioctl"), evidence=pl.lit(None, pl.String))

@@ -96,7 +96,7 @@ def find_damage(events: pl.DataFrame, ledger: pl.DataFrame, losses: pl.DataFrame
     shared = _list_cut_by_others(log, events)
     gaps, halves = _find_packet_gaps(log), _find_half_calls(log)
     dropped = _find_dropped(log, losses.filter(pl.col("source").cast(pl.String) == "amd_log"), unread_logs["file"])
-    # Where writers cut each other's lines, a missing index is that of a line which was cut.
+    # If writers cut each other's lines, a missing index is that of a line which was cut.
     whole = ~pl.col("file").is_in(shared.implode())
     holes = pl.concat([_join_holes(pl.concat([gaps, halves]).filter(whole)), dropped, _place_missing(missing)])
     # Of bytes that were never stored the place is known.

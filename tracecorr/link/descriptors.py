@@ -62,7 +62,7 @@ class _Owners:
 def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -> pl.DataFrame:
     """Return the device behind every ioctl and every mmap of a file.
 
-    A descriptor is followed from its open through dup, fcntl, fork and exec to its close. Where the open was
+    A descriptor is followed from its open through dup, fcntl, fork and exec to its close. If the open was
     not seen, or its path is not known, an ioctl is taken by its number (type and direction) alone, and tells what
     else was done with the file of the same open.
 
@@ -423,7 +423,7 @@ def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: p
     )
     # What an ioctl whose exit is missing returned is not known: it may be the one.
     joined = joined.drop_nulls("result")
-    # Else the queue's own ioctl was lost. Where a log shows no call around them, only the GPU tells.
+    # Else the queue's own ioctl was lost. If a log shows no call around them, only the GPU tells.
     call, made_in = (events["chain"].gather(joined[name]) for name in ("event", "from_event"))
     unsure = call.is_null() & (events["layer"] == "hip").any()
     agreed = joined.filter(

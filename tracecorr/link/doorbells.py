@@ -70,7 +70,7 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     The own store has value == index; a packet without one (a graph launch stores once for several packets) takes the
     thread's first store on that queue with a later value, or (HIP 7.1.0) an earlier one that was made behind the
     packet's line. The announcing store is the earliest one of any thread with a value >= index, or that one. A ring
-    that was learned wrongly shows the same indexes, at other times: its stores are nobody's.
+    that was learned wrongly shows the same indexes, at other times: its stores belong to no packet.
 
     Args:
         stores: event, queue, thread, ts_ns, packet_index, err_lo_ns, err_hi_ns, ring_learned (whether the ring was
@@ -105,7 +105,7 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 def _store_behind(batch: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
     """Return `batch` with another doorbell_event where its thread rang that queue between packet and `doorbell_event`.
 
-    HIP 7.1.0 stores the index of the first of the packets that a graph launch wrote since its last store. Where the
+    HIP 7.1.0 stores the index of the first of the packets that a graph launch wrote since its last store. If the
     errors of the times leave a choice, or such a store was lost, it is not known.
 
     Args:

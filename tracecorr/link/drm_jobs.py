@@ -14,7 +14,7 @@ from tracecorr.read.kfd.ioctls import hex_text
 _QUEUE = ("drm_sched_job", "drm_sched_job_queue")
 _RUN = ("drm_run_job", "drm_sched_job_run")
 _DONE = ("drm_sched_process_job", "drm_sched_job_done")
-# Where only the driver's own events were recorded: their fence is the job's finished fence, too.
+# If only the driver's own events were recorded: their fence is the job's finished fence, too.
 _DRIVER_QUEUE, _DRIVER_RUN, _FENCE_DONE = "amdgpu_cs_ioctl", "amdgpu_sched_run_job", "dma_fence_signaled"
 # As posted for review in 2024, before the new naming: `fence=(context:7914, seqno:920)`.
 _DRAFT_FENCE = (r"^\(context: ?(\d+), seqno: ?(\d+)\)$", "$1:$2")

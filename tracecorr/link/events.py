@@ -64,7 +64,7 @@ def find_places(rows: pl.DataFrame, asked: pl.DataFrame, offset: str = "offset",
 
 
 def attach_args(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Return `rows` with a column for each of some named fields of their records, null where a record has none.
+    """Return `rows` with a column for each of some named fields of their records, null if a record has none.
 
     Args:
         rows: columns file, offset.
@@ -94,7 +94,7 @@ def pivot_args(args: pl.DataFrame, events: pl.Series, keys: Sequence[str]) -> pl
 
 
 def attach_fields(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str], value: pl.Expr) -> pl.DataFrame:
-    """Return `rows` with a column for each of some fields of their events, null where an event has none.
+    """Return `rows` with a column for each of some fields of their events, null if an event has none.
 
     Args:
         rows: column event.
@@ -114,7 +114,7 @@ def list_kernels(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the table `kernels`, and `event` -> `kernel_id` for every row that names one.
 
     A kernel that is printed mangled and demangled is one: HIP 6.4.3 prints mangled what a graph launches, demangled
-    what a call does. Where two mangled names read the same, the demangled one is neither of them.
+    what a call does. If two mangled names read the same, the demangled one is neither of them.
     """
     named = events.select("event", "kernel").drop_nulls("kernel")
     groups = named.select("kernel").unique(maintain_order=True).with_row_index("code")

@@ -31,7 +31,7 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
     """Return `events` with direct parents of kernel functions, their `depth`, and `enclosing_call`.
 
     A function lies in the innermost call of its thread that was entered before it and left after it. In a text the
-    order of the lines tells that, for all its times are rounded; in pages it is the time. Where a thread's lines are
+    order of the lines tells that, because all its times are rounded; in pages it is the time. If a thread's lines are
     out of order, nothing tells it. Tracepoints keep the parent
     that their reader gave them: an interrupt fires in whatever thread it meets.
 

@@ -34,7 +34,7 @@ def attach_named(
         return events
     joined = lines.filter(pl.col("flags") & int(Flag.UNALIGNED) == 0)
     told = joined.join(pivot_args(args, joined["event"], _KEYS), on="event", how="left", maintain_order="left")
-    told = told.join(_list_alone(processes, "pid", "process"), on="pid", how="left", maintain_order="left")
+    told = told.join(_list_alone(processes), on="pid", how="left", maintain_order="left")
     told = told.join(_find_queues(told, queues, hqd), on="event", how="left", maintain_order="left")
     owner = queues.select("queue", owner="process")
     told = told.join(owner, on="queue", how="left", maintain_order="left")
@@ -78,10 +78,10 @@ def mark_twins(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     ).drop("own")
 
 
-def _list_alone(rows: pl.DataFrame, number: str, key: str) -> pl.DataFrame:
-    """Return the numbers that one row alone has, with its key."""
-    told = rows.select(pl.col(number).cast(pl.UInt64), key).drop_nulls()
-    return told.filter(pl.col(key).n_unique().over(number) == 1).unique(number)
+def _list_alone(processes: pl.DataFrame) -> pl.DataFrame:
+    """Return the pids that one process alone has, with its key."""
+    told = processes.select(pl.col("pid").cast(pl.UInt64), "process").drop_nulls()
+    return told.filter(pl.col("process").n_unique().over("pid") == 1).unique("pid")
 
 
 def _find_queues(told: pl.DataFrame, queues: pl.DataFrame, hqd: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Which wake-up ended which wait for a mutex, among the futex system calls of a trace.
 
-A wake-up names no waiter (futex(2)), so the last one at the same address that woke somebody before a wait ended is
+A wake-up names no waiter (futex(2)), so the last one at the same address that woke one before a wait ended is
 taken: the last holder, perhaps not the only one. Condition variables and semaphores are no mutexes.
 """
 
@@ -37,7 +37,7 @@ def link_lock_waits(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the edges `lock_wait`: from a wake-up to the wait for a mutex that it ended.
 
     Args:
-        events: linked events; a wait counts if it returned 0, a wake-up if it woke somebody.
+        events: linked events; a wait counts if it returned 0, a wake-up if it woke a thread.
         args: args by event: uaddr, op, val.
     """
     is_futex = (pl.col("layer") == "syscall") & (pl.col("name") == "futex") & is_counted()

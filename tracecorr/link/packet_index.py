@@ -14,8 +14,8 @@ from tracecorr.model.columns import IS_PACKET
 from tracecorr.model.kinds import BEGINNINGS, GRAPH_CALL, QUEUE_CREATED, QUEUE_DELETED
 
 
-def _add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...]) -> pl.DataFrame:
-    """Return `packets` with `turn` and `mixed`: groups of a ring that follow each other, and whether order is unknown.
+def _mark_mixed(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...]) -> pl.DataFrame:
+    """Return `packets` with `mixed`: whether several threads may have taken their indexes in another order.
 
     A thread takes a packet's index between its previous line and the packet's own. Packets whose intervals overlap are
     of one turn; where several threads wrote them, they may have taken their indexes in another order than they printed.
@@ -33,7 +33,7 @@ def _add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ..
     )
     # Packets without a thread in the log may be of several threads.
     mixed = ((pl.col("thread").n_unique() > 1) | pl.col("thread").is_null().any()).over(*ring, "turn")
-    return packets.with_columns(mixed=mixed).drop("_earliest", "_ends")
+    return packets.with_columns(mixed=mixed).drop("_earliest", "_ends", "turn")
 
 
 def _find_earliest(packets: pl.DataFrame, records: pl.DataFrame) -> Ints:
@@ -90,7 +90,7 @@ def complete_indexes(records: pl.DataFrame, unplaced: Sequence[int] | pl.Series 
         return records.with_columns(index_counted=pl.lit(False))
     rows = records.select(_COLUMNS).with_row_index("_row").filter(pl.col("layer") == "aql")
     lines = rows.filter(named)
-    lines = _add_turns(_add_generations(lines, rows, records, _list_late(records)), records, _RING)
+    lines = _mark_mixed(_add_generations(lines, rows, records, _list_late(records)), records, _RING)
     placed = ~pl.col("process").is_in(list(unplaced)).fill_null(value=False)
     lines = lines.with_columns(made=pl.col("made") & placed)
     lines = _count(_unwrap(lines))
@@ -172,7 +172,7 @@ def _add_generations(
 def _add_first_lives(packets: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
     """Add `made_once`: whether Created lines that name no ring show that the packet's ring was not made again.
 
-    Up to ROCm 6.1 none names it; where they are as many as the process has rings, the log shows them all. Where they
+    Up to ROCm 6.1 none names it; where they are as many as the process has rings, the log shows them all. If they
     are more, a ring may have been made again by each that comes after its first packet.
     """
     unnamed = created.filter(pl.col("ring").is_null()).select("process", "stamp_ns").drop_nulls().sort("stamp_ns")
@@ -214,33 +214,10 @@ def _count(lines: pl.DataFrame) -> pl.DataFrame:
     first = pl.coalesce("before", pl.when("made").then(0))
     agreed = pl.when(pl.col("after").is_null() | (first == pl.col("after"))).then(first)
     lines = lines.with_columns(number=agreed + pl.col("nth"))
-    lines = _share_out(lines.with_columns(number=pl.when(~pl.col("mixed")).then("number"), due="number"))
+    lines = lines.with_columns(number=pl.when(~pl.col("mixed")).then("number"))
     return lines.with_columns(
         packet_index=pl.coalesce("packet_index", "number"), counted=~pl.col("printed") & pl.col("number").is_not_null()
     )
-
-
-def _share_out(lines: pl.DataFrame) -> pl.DataFrame:
-    """Return `lines` with the `number` of packets whose order is not known, where the printed ones leave one choice.
-
-    The packets of one turn have the numbers `due`. Those that the others print are taken; the rest is left for packets
-    of one thread, which prints them in their order.
-    """
-    turn = [*_RING, "turn"]
-    mixed = lines.filter("mixed")
-    if mixed.is_empty():
-        return lines
-    bare = mixed.filter(~pl.col("printed")).with_columns(rank=pl.int_range(pl.len()).over(turn))
-    bare = bare.filter((pl.col("thread").n_unique() == 1).over(turn) & pl.col("thread").is_not_null())
-    taken = mixed.filter("printed").select(*turn, due="packet_index")
-    left = mixed.drop_nulls("due").select(*turn, "due").join(taken, on=[*turn, "due"], how="anti", nulls_equal=True)
-    left = left.sort(*turn, "due").with_columns(rank=pl.int_range(pl.len()).over(turn), free=pl.len().over(turn))
-    found = bare.select(*turn, "rank", "_row", asked=pl.len().over(turn)).join(
-        left.rename({"due": "shared"}), on=[*turn, "rank"], nulls_equal=True
-    )
-    found = found.filter(pl.col("asked") == pl.col("free")).select("_row", "shared")
-    joined = lines.join(found, on="_row", how="left", maintain_order="left")
-    return joined.with_columns(number=pl.coalesce("number", "shared")).drop("shared")
 
 
 def measure_depth() -> pl.Expr:
@@ -276,8 +253,8 @@ _CHECKED = ("stamp_ns", "file", "offset", "packet_index", "layer", "name", *_WRI
 def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     """Return `records` with the packet indexes that doorbell stores tell, and without those that they disprove.
 
-    A thread stores each packet's index to the ring's doorbell in the order in which it prints the packets. Where it
-    stored as often as it printed between two packets whose stores are known, each store is that of one packet. Where it
+    A thread stores each packet's index to the ring's doorbell in the order in which it prints the packets. If it
+    stored as often as it printed between two packets whose stores are known, each store is that of one packet. If it
     stored an index that it has no packet of, packets of the ring were lost: none of its counts holds, nor any of its
     log's rings whose stores are not known; nor do these where a thread stored to unknown rings more often than it
     printed packets that may be there. No clock is needed. A ring that was made again tells no

@@ -19,7 +19,7 @@ def add_polled_gpus(known: pl.DataFrame, polls: pl.DataFrame) -> pl.DataFrame:
 def build_samples(polls: pl.DataFrame, gpus: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     """Return the table `samples`.
 
-    Where no row of the other tables is the owner of a value, its name says it: `gpu_busy_percent 0000:03:00.0` of a
+    If no row of the other tables is the owner of a value, its name says it: `gpu_busy_percent 0000:03:00.0` of a
     device that is several GPUs (partitions) or none, `vram_26017 pid 70` of a process that no other source shows.
 
     Args:

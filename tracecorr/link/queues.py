@@ -351,7 +351,7 @@ def _list_rung(events: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
 def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     """Return rings that show a further queue though no Created line tells why: it was lost.
 
-    A log id is that of one queue of a process; the next process with its pid has a log, and ids, of its own. Where none
+    A log id is that of one queue of a process; the next process with its pid has a log, and ids, of its own. If none
     is printed, or in the next log, the packet index starts again: it occurs once in the life of a queue, but threads
     that share one may print a few packets out of order.
     """

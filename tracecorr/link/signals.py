@@ -155,7 +155,7 @@ def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.Da
     waits = waiting.explode("signal").filter(pl.col("signal") != 0).with_columns(signal=_address("signal"))
     if waits.is_empty():
         return pl.DataFrame(schema={"from_event": pl.Int64, "to_event": pl.Int64})
-    # Where a level prints copies but no packets, what a copy waits for is not in the log.
+    # If a level prints copies but no packets, what a copy waits for is not in the log.
     shown = launches.select(pl.col("process").filter(pl.col("layer") == "aql")).unique()
     rows = launches.select("event", "process", "ts_ns", "file", "offset").join(waits, on=["file", "offset"])
     rows = rows.join(shown, on="process", how="semi", nulls_equal=True)
@@ -188,7 +188,7 @@ def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame)
 def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Return whose GPU time each `Signal =` line tells: event (packet or copy), gpu_event, gpu_start_ns, gpu_end_ns.
 
-    Where a level prints copies but no packets (4), most of these lines are of packets that the log does not show, whose
+    If a level prints copies but no packets (4), most of these lines are of packets that the log does not show, whose
     handles were those of copies before: none is linked.
 
     Args:

@@ -213,7 +213,7 @@ def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.
 def list_asked_priorities(stream_queues: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     """Return queue, priority_hip: what the first stream of each queue asked for whose creation the log shows.
 
-    It is 0 where that stream asked for none. Streams of different priorities share no queue (CLR 4.5 to 7.2), so a
+    It is 0 if that stream asked for none. Streams of different priorities share no queue (CLR 4.5 to 7.2), so a
     stream whose creation is not in the log, which may be the null stream or one made earlier, has that of the others.
 
     Args:

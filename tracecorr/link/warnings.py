@@ -35,7 +35,7 @@ def list_warnings(
     Args:
         tables: all tables, by name.
         maps: the clock maps by `source:clock`.
-        samples: clock.json, the readings that belong to the clock marks of a trace; None where it is not there.
+        samples: clock.json, the readings that belong to the clock marks of a trace; None if it is not there.
         attached: whether the trace was recorded of a process that ran already, whose log it is.
     """
     events, threads = tables["events"], tables["threads"]
@@ -184,7 +184,7 @@ def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
 def _measure_gap(events: pl.DataFrame) -> int:
     """Return the time from the end of the log to the start of the trace, negative from that of the trace to the log.
 
-    It is 0 where they overlap in time; other sources do not count.
+    It is 0 if they overlap in time; other sources do not count.
     """
     both = events.lazy().with_columns(pl.col("source").cast(pl.String))
     spans = both.group_by("source").agg(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max()).collect()

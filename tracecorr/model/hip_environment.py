@@ -19,7 +19,7 @@ _LINES_OF_RING = 16_384
 
 
 def is_on(environment: Mapping[str, str], name: str) -> bool | None:
-    """Return whether a flag is on; None where it is not set. The runtime reads it with atoi: decimal numbers only."""
+    """Return whether a flag is on; None if it is not set. The runtime reads it with atoi: decimal numbers only."""
     if name not in environment:
         return None
     found = re.match(r"\s*([+-]?\d+)", environment[name])

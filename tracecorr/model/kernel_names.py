@@ -70,7 +70,7 @@ def label_kernels(names: Sequence[str]) -> list[str]:
 
     They are those of a template, or what is behind the tile of a Tensile kernel.
 
-    Where even these do not fit a lane, the names stay alike.
+    If even these do not fit a lane, the names stay alike.
 
     >>> label_kernels(["void mul<float, 4>(float*)", "void mul<half, 4>(half*)", "add(int)"])
     ['mul<float, 4>', 'mul<half, 4>', 'add']

@@ -121,9 +121,9 @@ PART_POLLS = Table(
     "one value that a capture polled from sysfs",
     columns_of(
         ("ts_ns", I64, "time of the read, CLOCK_MONOTONIC", "ns"),
-        ("gpu_id", U32, "gpu_id of the KFD, where the value is of one"),
-        ("pci", pl.String, "PCI address of the card, where the value is of one"),
-        ("pid", I64, "host pid, where the value is of a process"),
+        ("gpu_id", U32, "gpu_id of the KFD, if the value is of a GPU"),
+        ("pci", pl.String, "PCI address of the card, if the value is of a card"),
+        ("pid", I64, "host pid, if the value is of a process"),
         ("name", pl.String, "name of the file in sysfs"),
         ("value", pl.Float64, "its value"),
     ),
@@ -141,7 +141,7 @@ WRITES = Table(
         ("tid", U64, "kernel thread"),
         ("pid", U32, "its process; null = not told"),
         ("stamp_ns", I64, "start of the call on the trace's clock", "ns"),
-        ("end_stamp_ns", I64, "its end; its start where that was not traced", "ns"),
+        ("end_stamp_ns", I64, "its end; its start if the end was not traced", "ns"),
         (
             "evidence",
             CAT,

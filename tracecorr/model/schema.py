@@ -66,8 +66,8 @@ EVENTS = Table(
         (
             "dur_ns",
             I64,
-            "duration on the common clock: it carries `clock_map.rate_ppb`, and the steps between pieces; null for an "
-            "instant, a half-seen span, and where an unmapped clock counts cycles or events",
+            "duration on the common clock: it includes `clock_map.rate_ppb`, and the steps between pieces; null for an "
+            "instant, a half-seen span, and on an unmapped clock that counts cycles or events",
             "ns",
         ),
         ("err_lo_ns", U32, "the true start is not earlier than ts_ns - err_lo_ns; null = unknown", "ns"),
@@ -80,8 +80,8 @@ EVENTS = Table(
         ("process", U32, "key of `processes`"),
         ("thread", U32, "key of `threads`"),
         ("gpu", U16, "key of `gpus`"),
-        ("pid", I32, "host pid (tgid); null where not known"),
-        ("tid", I32, "host kernel tid; null where not known"),
+        ("pid", I32, "host pid (tgid); null = not known"),
+        ("tid", I32, "host kernel tid; null = not known"),
         ("cpu", U16, "CPU"),
         ("depth", U16, "nesting depth on its lane"),
         ("result", CAT, "`hipSuccess`, `0`, `EINVAL`, ..."),
@@ -122,7 +122,7 @@ LAUNCHES = Table(
         ("command_event", I64, "its `Command (..) enqueued` line"),
         ("doorbell_event", I64, "the doorbell store of this packet"),
         ("announce_event", I64, "the first store with value >= index, or `doorbell_event`; a GPU may start before"),
-        ("gpu_event", I64, "its row of layer `gpu`, where a source knows GPU times"),
+        ("gpu_event", I64, "its row of layer `gpu`, if a source has GPU times"),
         ("queue", U32, "key of `queues`"),
         (
             "stream",
@@ -135,8 +135,8 @@ LAUNCHES = Table(
         ("enqueue_ns", I64, "time of the command line", "ns"),
         ("packet_ns", I64, "time of the packet line", "ns"),
         ("doorbell_ns", I64, "time of the doorbell store", "ns"),
-        ("gpu_start_ns", I64, "start on the GPU, only where recorded", "ns"),
-        ("gpu_end_ns", I64, "end on the GPU, only where recorded", "ns"),
+        ("gpu_start_ns", I64, "start on the GPU; null = not recorded", "ns"),
+        ("gpu_end_ns", I64, "end on the GPU; null = not recorded", "ns"),
         (
             "complete_ns",
             I64,
@@ -209,7 +209,7 @@ QUEUES = Table(
         (
             "create_evidence",
             CAT,
-            "how line and ioctl were joined: `recorded` by ring (`derived` where their processes have only their pid "
+            "how line and ioctl were joined: `recorded` by ring (`derived` if their processes have only their pid "
             "in common), else by time: `derived`, `inferred` if unsure",
         ),
         (
@@ -230,7 +230,7 @@ PROCESSES = Table(
     "one life of one process",
     columns_of(
         ("process", U32, "row id"),
-        ("pid", I32, "host pid; null where not known"),
+        ("pid", I32, "host pid; null = not known"),
         ("log_pid", I32, "pid printed in the log (inside its pid namespace)"),
         ("comm", CAT, "command name"),
         ("exe", pl.String, "path of the executable"),
@@ -251,7 +251,7 @@ THREADS = Table(
         ("comm", CAT, "command name"),
         ("how", CAT, "how tid and log_tid were joined: `write`, `set_robust_list`, `get_robust_list`, ..."),
         ("evidence", CAT, "`recorded`, `derived` or `inferred`"),
-        ("creator", U32, "thread of the same process that made it (clone, clone3), where the trace shows that"),
+        ("creator", U32, "thread of the same process that made it (clone, clone3), if the trace shows that"),
         ("from_ns", I64, "first sight", "ns"),
         ("to_ns", I64, "last sight", "ns"),
     ),
@@ -314,8 +314,8 @@ KERNELS = Table(
     "one kernel name",
     columns_of(
         ("kernel", U32, "row id"),
-        ("name", pl.String, "name as printed (demangled where the log did)"),
-        ("mangled", pl.String, "mangled name, where the log prints it"),
+        ("name", pl.String, "name as printed (demangled if the log did that)"),
+        ("mangled", pl.String, "mangled name, if the log prints it"),
         ("display", pl.String, "short name for lanes, with the template values by which kernels of one name differ"),
         ("vgpr", U32, "vector registers"),
         ("sgpr", U32, "scalar registers"),
@@ -402,7 +402,7 @@ DRM_JOBS = Table(
         ("fence", pl.String, "finished fence: its pointer (old naming) or `context:seqno` (new naming)"),
         ("id", I64, "job id on its entity (old naming)"),
         ("client_id", I64, "drm-client-id (new naming)"),
-        ("process", U32, "submitting process: key of `processes`; null where the trace does not tell it"),
+        ("process", U32, "submitting process: key of `processes`; null = not in the trace"),
         ("thread", U32, "submitting thread: key of `threads`"),
         ("queue_event", I64, "`drm_sched_job` or `drm_sched_job_queue`"),
         ("run_event", I64, "`drm_run_job` or `drm_sched_job_run`"),
@@ -425,7 +425,7 @@ HQD = Table(
         ("gpu_id", U32, "gpu_id of the KFD, decimal as in sysfs; reports write it in hex, as debugfs does: f7bc"),
         ("xcc", U16, "XCC (`Inst`) of the register bank, or the MQD's place among those of its queue; null for SDMA"),
         ("type", CAT, "`cp`, `hiq`, `diq` or `sdma`"),
-        ("pid", I32, "owning process (mqds); null where the dump does not name one"),
+        ("pid", I32, "owning process (mqds); null = not in the dump"),
         ("mqd", I32, "number of the queue in its process (mqds: newest first) or in its runlist (rls)"),
         ("pipe", U16, "pipe; SDMA: engine"),
         ("slot", U16, "queue slot of the pipe; SDMA: RLC"),
@@ -443,11 +443,11 @@ HQD = Table(
         ("doorbell", U32, "doorbell offset", "dwords"),
         ("doorbell_enabled", pl.Boolean, "whether the queue listens to its doorbell"),
         ("pipe_priority", U16, "0 low, 1 medium, 2 high"),
-        ("queue_priority", U16, "0 to 15; 0 in all queues where the driver sets that of the pipe alone"),
+        ("queue_priority", U16, "0 to 15; 0 in all queues if the driver sets only that of the pipe"),
         ("vmid", U16, "VMID; 0 in an MQD of a queue that the firmware schedules"),
         ("mqd_base", U64, "address of the MQD"),
-        ("read_address", U64, "where the queue's read index lies in its process; null for SDMA"),
-        ("write_address", U64, "where its write index lies"),
+        ("read_address", U64, "address of the queue's read index in its process; null for SDMA"),
+        ("write_address", U64, "address of its write index"),
         ("dequeue_request", U32, "CP_HQD_DEQUEUE_REQUEST: not 0 = a preemption is under way"),
         ("error", U32, "CP_HQD_ERROR"),
         ("pq_empty", pl.Boolean, "PQ_EMPTY of CP_HQD_PQ_CONTROL: all that was fetched is done"),

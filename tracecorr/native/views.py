@@ -185,7 +185,7 @@ class Tracks:
     is_counter: npt.NDArray[np.bool_] | None = None
 
     def merge(self, bin_ns: int, most: int) -> Tracks | None:
-        """Return the records with neighbours of a track merged; None where there are more than `most` of them.
+        """Return the records with neighbours of a track merged; None if there are more than `most` of them.
 
         Those merge that begin in the same bin and are shorter than it. Of a merged record event and name are those of
         the longest.

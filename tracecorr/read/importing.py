@@ -254,7 +254,10 @@ def _suggest_use(path: Path, head: bytes, option: str) -> str:
     if _PERF.match(head):
         return "perf made it, and its files are not read: record with tracecorr capture or trace-cmd record"
     other, kind = _recognize(head, option)
-    return f"it looks like {kind}: give it to {other}" if other else f"check what was given to {option}"
+    if other:
+        return f"it looks like {kind}: give it to {other}"
+    takes = next(kind for name, kind, _ in _KINDS if name == option)
+    return f"{option} takes {takes}; its content decides, not its name"
 
 
 def find_option(files: Files, path: Path) -> str:
@@ -424,7 +427,7 @@ def describe_doubts(logs: Sequence[_LogEnds]) -> list[str]:
 
 def _are_pieces(before: _LogEnds, log: _LogEnds) -> bool:
     pids = {pid for pid, _ in before.spans.keys() & log.spans.keys()}
-    # Where a process begins in both, or in a later one, its pid was used again, or a container has the same.
+    # If a process begins in both, or in a later one, its pid was used again, or a container has the same.
     is_new = bool(pids & log.begun) and (bool(pids & before.begun) or _first(log) >= _last(before) - _LATE_NS)
     return bool(pids) and not is_new
 

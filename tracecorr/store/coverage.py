@@ -37,12 +37,12 @@ class Coverage:
 
     @property
     def late_ns(self) -> int:
-        """Return how much of the log lies before the trace, 0 where that is next to nothing."""
+        """Return how much of the log lies before the trace, 0 if that is next to nothing."""
         return self._beyond(min(self.trace_from_ns, self.log_to_ns) - self.log_from_ns, self.began)
 
     @property
     def early_ns(self) -> int:
-        """Return how much of the log lies behind the trace, 0 where that is next to nothing."""
+        """Return how much of the log lies behind the trace, 0 if that is next to nothing."""
         return self._beyond(self.log_to_ns - max(self.trace_to_ns, self.log_from_ns), self.ended)
 
     @property
@@ -98,13 +98,13 @@ def _span_sources(tables: Tables) -> dict[str, tuple[int, int]]:
 
 
 def _explain_start(info: Mapping[str, Any]) -> str:
-    """Return why the recording began while the workload ran already; empty where it did not, or it is not known."""
+    """Return why the recording began while the workload ran already; empty if it did not, or it is not known."""
     told = str(info.get("start_reason") or "")
     return told or ("the capture was attached to a running process" if is_attached(info) else "")
 
 
 def _explain_end(info: Mapping[str, Any]) -> str:
-    """Return why the recording ended before its workload; empty where it did not, or it is not known."""
+    """Return why the recording ended before its workload; empty if it did not, or it is not known."""
     if info.get("state") == "killed":
         return "the capture was killed"
     told = str(info.get("end_reason") or "")

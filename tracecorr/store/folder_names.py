@@ -73,7 +73,7 @@ def describe_absent(path: Path, captures: list[Path]) -> CaptureError:
     if (path / "capture.json").exists():
         return CaptureError(f"{path / 'capture.json'} is damaged: its description is incomplete", _import_again(path))
     if path.is_dir():
-        return CaptureError(f"{path} is no capture folder: its capture.json cannot be read", _name_captures(captures))
+        return CaptureError(f"{path} is no capture folder: it has no capture.json", _name_captures(captures))
     by_name = {name: capture for capture in captures for name in (capture.name, capture.stem)}
     alike = get_close_matches(path.name, by_name, n=1)
     hint = f"did you mean {by_name[alike[0]]}?" if alike else _name_captures(captures)

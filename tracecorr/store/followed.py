@@ -99,7 +99,7 @@ def read_growing(root: Path, name: str) -> Iterator[bytes]:
                 rest = os.pread(descriptor, FRAME_BYTES, offset - begins)
         except FileNotFoundError:
             return  # the recording ended meanwhile
-        # Where its space was given back meanwhile, there are new frames.
+        # If its space was given back meanwhile, there are new frames.
         if rest.startswith(b"\0") and frames.exists() and FrameReader(frames, growing=True).size > offset:
             continue
         if not rest:
@@ -137,12 +137,12 @@ def _complete(path: Path, log: Path) -> bool:
 def _is_written(path: Path) -> bool:
     """Tell whether a process has a file open for writing, or that cannot be known; what is no file is not written.
 
-    The kernel gives a read lease on a file that nobody can write (fcntl(2)): to its owner and to root, where the file
+    The kernel gives a read lease on a file that none can write (fcntl(2)): to its owner and to root, where the file
     system has leases.
     """
     try:
         with _open_plain(path) as descriptor:
-            # Sent when somebody opens the file meanwhile; the default, SIGIO, would end this process.
+            # Sent when another process opens the file meanwhile; the default, SIGIO, would end this process.
             fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:

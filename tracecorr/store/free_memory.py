@@ -47,7 +47,7 @@ def refuse_hopeless(rows: int) -> None:
 
 
 def free_memory_bytes() -> int | None:
-    """Return the memory, with swap, that this process can have at most; None where the kernel does not tell."""
+    """Return the memory, with swap, that this process can have at most; None if the kernel does not tell."""
     machine = [_read_meminfo(name) for name in ("MemAvailable", "SwapFree")]
     if machine[0] is None:
         return None
@@ -57,7 +57,7 @@ def free_memory_bytes() -> int | None:
 
 
 def available_memory_bytes() -> int:
-    """Return the memory that can be taken without swapping; 0 where the kernel does not tell."""
+    """Return the memory that can be taken without swapping; 0 if the kernel does not tell."""
     return _read_meminfo("MemAvailable") or 0
 
 

@@ -129,7 +129,7 @@ def finish_log(submit: Submit, started: StartedLog) -> tuple[list[StoredPart], i
             rows.append(alone[number])
             true_end, known = join_states(true_end, alone[number].end), number
             continue
-        # Where only addresses were missing the lookback of the range itself is enough.
+        # If only addresses were missing the lookback of the range itself is enough.
         from_here = true_end.carried == alone[number].start.carried
         fresh = submit(_read_again, log, ranges, number if from_here else known, number, alone).result()
         rows += fresh

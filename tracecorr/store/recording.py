@@ -314,7 +314,7 @@ def measure_lateness(entry: Mapping[str, Any]) -> int:
 
 
 def describe_event_cost(info: Mapping[str, Any]) -> str:
-    """Return what recording added to an ioctl of tracecorr's own, empty where that was not measured.
+    """Return what recording added to an ioctl of tracecorr's own, empty if that was not measured.
 
     Args:
         info: contents of capture.json; `capture` times the call before it arms and when the recording is over.
@@ -330,7 +330,7 @@ def describe_event_cost(info: Mapping[str, Any]) -> str:
 
 
 def describe_exit(info: Mapping[str, Any]) -> str:
-    """Return the exit status of the workload, with the signal that it stands for, if any; empty where it is not known.
+    """Return the exit status of the workload, with the signal that it stands for, if any; empty if it is not known.
 
     Args:
         info: contents of capture.json; its status is that of a shell, 128 + the signal that ended the workload, or that

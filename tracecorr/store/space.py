@@ -15,13 +15,13 @@ _NO_HOLE = 1 << 62
 _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file; return its descriptor. Anything else in its place, as a FIFO, is not waited for.
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading; return its descriptor. Anything else in its place, as a FIFO, is not waited for.
 
     Raises:
         OSError: it cannot be opened, or is no regular file.
     """
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file", str(path))

@@ -154,7 +154,7 @@ class FrameWriter:
         self.table.begins = self.size
 
     def reserve(self, size: int) -> bool:
-        """Have the file system keep space for the next `size` bytes; return False where the disk is full."""
+        """Have the file system keep space for the next `size` bytes; return False if the disk is full."""
         try:
             reserve_space(self.descriptor, self._end, size)
         except OSError as error:
@@ -380,7 +380,7 @@ def _walk(descriptor: int, size: int) -> _FrameTable:
 
 
 def _find_frame_end(descriptor: int, at: int, head: bytes, size: int) -> tuple[int, int] | None:
-    """Return where the frame at `at` ends and its decompressed bytes; None where it is torn or has no such size."""
+    """Return where the frame at `at` ends and its decompressed bytes; None if it is torn or has no such size."""
     try:
         facts = zstandard.get_frame_parameters(head)
         at += zstandard.frame_header_size(head)

@@ -69,7 +69,7 @@ def gpu_bounds(tables: Tables) -> pl.DataFrame:
     """Return one hollow span per dispatch without GPU times: it ran between its command's line and its observed end.
 
     Neither its line nor its doorbell is a bound: both come after the packet is in the ring, from where a queue that
-    runs may take it at once. Where no line before it is known, nothing is drawn.
+    runs may take it at once. If no line before it is known, nothing is drawn.
     """
     unknown = pl.col("gpu_start_ns").is_null() & pl.col("gpu_event").is_null()
     dispatches = tables("launches").filter(unknown & (pl.col("kind").cast(pl.String) == "dispatch"))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 from amdlog_cases import DISPATCH, THREAD, enter, leave, line, log, read
 
 from tracecorr.model.kinds import Flag
-from tracecorr.read.amdlog.reader import looks_like_amd_log
 
 
 def test_a_call_is_one_row_with_both_records() -> None:
@@ -40,46 +38,6 @@ def test_colours_as_caret_text_arrow_or_blank() -> None:
     for before, behind in (("^[[32m ", " ^[[0m"), ("\u2190[32m ", " \u2190[0m"), (" ", " "), ("", "")):
         found = read(log(f"{before}hipFree ( 0x1 ){behind}", leave("hipFree")))
         assert found.one(layer="hip")["name"] == "hipFree"
-
-
-def test_calls_nest_per_thread() -> None:
-    other = "[pid:7 tid: 0x7f00000000b0] "
-    text = line(enter("hipA"), 1) + line(enter("hipB"), 2, other) + line(enter("ihipC"), 3)
-    text += line(leave("hipB"), 4, other) + line("No HW event", 5) + line(leave("ihipC"), 6) + line(leave("hipA"), 7)
-    found = read(text)
-    assert found.one(name="ihipC")["depth"] == 1
-    assert found.one(name="ihipC")["parent_offset"] == found.one(name="hipA")["offset"]
-    assert found.one(name="No HW event")["parent_offset"] == found.one(name="ihipC")["offset"]
-    assert found.one(name="No HW event")["depth"] == 2
-    assert (found.one(name="hipB")["depth"], found.one(name="hipB")["flags"]) == (0, 0)
-
-
-def test_missing_exits_are_flagged_and_not_guessed() -> None:
-    found = read(log(enter("hipGetLastError"), enter("hipA"), "No HW event", leave("hipA")))
-    assert found.one(name="hipGetLastError")["flags"] == Flag.ENTER_ONLY
-    assert found.one(name="hipGetLastError")["end_stamp_ns"] is None
-    assert found.one(name="hipA")["depth"] == 0
-    found = read(log(enter("hipGetLastError"), leave("hipGetLastError", "hipErrorNoDevice")))
-    assert found.one(name="hipGetLastError")["result"] == "hipErrorNoDevice"
-    found = read(log(enter("hipA"), enter("hipB"), leave("hipA"), enter("hipC"), leave("hipC")))
-    assert found.one(name="hipB")["flags"] == Flag.ENTER_ONLY
-    assert [found.one(name=n)["flags"] for n in ("hipA", "hipC")] == [0, 0]
-    assert found.one(name="hipC")["depth"] == 0
-    found = read(log(enter("hipA"), enter("hipA"), leave("hipA"), enter("hipB")))
-    assert [r["flags"] for r in found.rows(layer="hip")] == [Flag.ENTER_ONLY, 0, Flag.ENTER_ONLY]
-    assert [r["depth"] for r in found.rows(layer="hip")] == [0, 0, 0]
-
-
-def test_a_call_without_exit_encloses_nothing_behind_the_next_call() -> None:
-    lost = [enter("hipA"), "No HW event", enter("hipB"), "Check HW event = 0x1", leave("hipB"), "Free hsa memory 0x1"]
-    for behind in ([], [enter("hipA"), leave("hipA")]):
-        found = read(log(*lost, *behind))
-        first = found.events["offset"][0]
-        assert found.one(name="No HW event")["parent_offset"] == first
-        assert found.one(name="hipB")["parent_offset"] is None
-        assert found.one(name="Check HW event = #")["parent_offset"] == found.one(name="hipB")["offset"]
-        assert found.one(name="free")["parent_offset"] is None
-        assert found.rows(offset=first)[0]["flags"] == Flag.ENTER_ONLY
 
 
 def test_an_exit_without_enter_stands_alone() -> None:
@@ -280,24 +238,6 @@ def test_the_source_text_of_a_program_is_of_its_call() -> None:
     assert found.one(layer="hip")["name"] == "hiprtcCreateProgram"
 
 
-def test_no_log_is_no_log() -> None:
-    assert not looks_like_amd_log(b"hello us: world\n:3:x\n")
-    assert not looks_like_amd_log(b"")
-    assert read(b"").ledger["bytes"].sum() == 0
-
-
-def test_garbage_numbers_become_null() -> None:
-    found = read(
-        log(
-            "HSA Asycn Copy dst=0x1, src=0x2, size=-1402, wait_event=0x0, completion_signal=0x4",
-            DISPATCH.replace("0x1502", "0xffffffffffffffff").replace("wptr=6", "wptr=18446744073709551615"),
-        )
-    )
-    assert found.one(name="copy")["size_bytes"] is None
-    assert found.one(name="dispatch")["packet_index"] is None
-    assert found.packet(found.one(name="dispatch"))["header"] is None
-
-
 def test_copy_engine_is_hexadecimal_with_and_without_sign() -> None:
     rest = "dst=0x1, src=0x2, size=3, wait_event=0x0, completion_signal=0x4"
     found = read(log(f"HSA Async Copy on copy_engine=10, {rest}", f"HSA Async Copy on copy_engine=0x10, {rest}"))
@@ -310,13 +250,3 @@ def test_one_number_without_its_sign_changes_no_other_one() -> None:
     found = read(log("Free hsa memory 0x1400", "Free hsa memory 12", text.format("0x220000"), text.format("7, x")))
     assert [row["arg"] for row in found.rows(name="free")] == [0x1400, 12]
     assert found.packets["swq"].to_list() == [0x220000, 7]
-
-
-def test_one_file_of_two_processes_reads_as_two_files() -> None:
-    threads = ("[pid:7 tid: 0x7f00000000a0] ", "[pid:12345 tid: 0x7f00000000a0] ")
-    messages = [enter("hipA"), "ShaderName : k(int)", DISPATCH, leave("hipA")]
-    lines = [line(m, 5000000000 + i, threads[i % 2]) for i, m in enumerate(m for m in messages for _ in threads)]
-    columns = ["name", "pid", "stamp_ns", "end_stamp_ns", "kernel", "depth", "ring", "packet_index", "flags"]
-    both = read("".join(lines)).events.select(columns).sort("pid", "stamp_ns")
-    apart = [read("".join(lines[i::2])).events.select(columns) for i in range(2)]
-    assert both.equals(pl.concat(apart).sort("pid", "stamp_ns"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from amdlog_cases import enter, leave, log, read
+from amdlog_cases import log, read
 
 from tracecorr.read.amdlog.reader import looks_like_amd_log
 
@@ -123,11 +123,3 @@ def test_rocm_3_5_prints_no_unit() -> None:
     assert (row["name"], row["pid"], row["tid"], row["result"]) == ("hipSetDevice", 5617, 0x7FAD295DD840, "hipSuccess")
     assert (row["stamp_ns"], row["end_stamp_ns"]) == (23647698990_000, 23647699042_000)
     assert found.counts() == {"program_output": (1, 36), "used": (3, len(text) - 36)}
-
-
-def test_pointers_with_separators_or_two_prefixes() -> None:
-    found = read(log(enter("hipStreamCreate", "0x7ff"), leave("hipStreamCreate", value="stream:0x7fb,bb5,801,fe0")))
-    assert found.one(layer="hip")["stream"] == 0x7FBBB5801FE0
-    found = read(log(enter("hipStreamDestroy", "stream:0x0x16fe080"), leave("hipStreamDestroy")))
-    assert found.one(layer="hip")["stream"] == 0x16FE080
-    assert read(log("Free hsa memory 0x0x1400")).one(name="free")["arg"] == 0x1400

@@ -107,29 +107,6 @@ def test_a_file_that_was_cut_to_zero_begins_in_the_middle() -> None:
         )  # fmt: skip
 
 
-def _stored(path: Path, amd_logs: list[Path]) -> pl.DataFrame:
-    import_files(path, amd_logs, [])
-    correlate(path)
-    return Capture.open(path).table("events").drop("event", "file", "chain", "parent").collect()
-
-
-def test_compressed_files_give_the_rows_of_the_plain_one(tmp_path: Path) -> None:
-    text = log(enter("hipA"), "ShaderName : k(int)", DISPATCH, leave("hipA"), enter("hipB")).encode()
-    half = len(text) // 2 - 7
-    zstd = zstandard.ZstdCompressor()
-    files = {
-        "log": text,
-        "log.gz": gzip.compress(text[:half]) + gzip.compress(text[half:]),
-        "log.zst": zstd.compress(text[:half]) + zstd.compress(text[half:]),
-    }
-    found = []
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-        found.append(_stored(tmp_path / f"{name}.tracecorr", [tmp_path / name]))
-    assert len(found[0]) == 3
-    assert all(one.equals(found[0]) for one in found)
-
-
 @pytest.mark.parametrize("name", ["log.gz", "log.zst"])
 def test_a_cut_compressed_file_says_so_or_books_what_it_holds(tmp_path: Path, name: str) -> None:
     text = "".join(log(enter("hipA"), leave("hipA")) for _ in range(3000)).encode()
@@ -145,12 +122,3 @@ def test_a_cut_compressed_file_says_so_or_books_what_it_holds(tmp_path: Path, na
     losses = Capture.open(tmp_path / "x.tracecorr").table("losses").collect()
     assert len(events) < 3000
     assert len(losses) > 0
-
-
-def test_one_file_per_process(tmp_path: Path) -> None:
-    for pid in (7, 8):
-        thread = f"[pid:{pid} tid: 0x7f00000000a0] "
-        (tmp_path / f"x_{pid}").write_text(log(enter("hipA"), leave("hipA"), thread=thread))
-    events = _stored(tmp_path / "two.tracecorr", [tmp_path / "x_7", tmp_path / "x_8"])
-    assert events["process"].n_unique() == 2
-    assert events["dur_ns"].to_list() == [1000, 1000]

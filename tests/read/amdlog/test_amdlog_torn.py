@@ -202,7 +202,7 @@ def test_what_a_log_that_ends_in_a_record_shows_of_it_is_in_the_whole_record(mes
     whole = read(line(message))
     rows = whole.rows() + whole.packets.to_dicts()
     true = {key: value for row in rows for key, value in row.items() if key not in ("length", "name", "layer", "flags")}
-    for end in range(1, len(message), 3):
+    for end in range(1, len(message), 7):
         log = read(line(message)[: end - len(message) - 1])
         for row in log.rows() + log.packets.to_dicts():
             wrong = {key: value for key, value in row.items() if value is not None and value != true.get(key, value)}
@@ -216,7 +216,7 @@ def test_what_a_record_shows_in_front_of_a_hole_is_in_the_whole_record(message: 
     whole = read(line(message))
     rows = whole.rows() + whole.packets.to_dicts()
     true = {key: value for row in rows for key, value in row.items() if key not in ("length", "name", "layer", "flags")}
-    for end in range(1, len(message), 3):
+    for end in range(1, len(message), 7):
         rest = "4, 1], workgroup=[64, 1, 1], completion_signal=0x7f77, rptr=4, wptr=44" if end % 2 else ""
         text = line(message)[: end - len(message) - 1] + "\0" * 600 + rest + "\n"
         log = read(text + line("init"))
@@ -270,7 +270,7 @@ def test_the_record_that_a_log_ends_in_is_lost_wherever_it_is_cut() -> None:
     whole = line("init")
     for message in (DISPATCH, "Arg3:   = val:0x100 (size:0x8)", enter("hipFree", "0x1")):
         last = line(message)
-        for end in [end for end in range(1, len(last), 4) if not last[:end].endswith("\x1b[0m")]:
+        for end in [end for end in range(1, len(last), 9) if not last[:end].endswith("\x1b[0m")]:
             found = read(whole + last[:end]).counts()
             torn = found.pop("torn_record", (0, 0)), found.pop("broken_record", (0, 0))
             assert sum(count for count, _ in torn) == 1 and found.keys() == {"used"}, last[:end]

@@ -58,11 +58,6 @@ def test_what_is_left_out_is_counted_as_skipped() -> None:
     assert counted["records"].sum() == len(_LINES) and counted["bytes"].sum() == len(_TEXT)
 
 
-def test_it_does_not_matter_where_blocks_are_cut() -> None:
-    for piece in (150, 200, 555):
-        assert _texts(_read(["step"], piece)) == _texts(_read(["step"]))
-
-
 def test_capture_json_names_the_ranges_by_their_kind() -> None:
     assert chosen_ranges({"wanted": {"ranges": ["roctx:step", "roctx:roctx:x"]}}) == ["step", "roctx:x"]
     assert chosen_ranges({"wanted": None}) == chosen_ranges({}) == []

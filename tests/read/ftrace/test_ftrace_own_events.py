@@ -104,12 +104,6 @@ def test_functions_have_names_and_modules() -> None:
     assert trace.events["flags"].to_list() == [Flag.TRACED] * 2
 
 
-@pytest.mark.parametrize(("tid", "known"), [(-5, False), (1 << 30, False), (4_194_304, True)])
-def test_a_number_that_no_thread_can_have_names_none(tid: int, known: bool) -> None:
-    trace = _trace((1, struct.pack("<QQ", IOCTL, 0)), tid=tid)
-    assert trace.events.select("name", "tid").rows() == [("kfd_ioctl", tid if known else None)]
-
-
 def test_function_graph_has_spans_and_depth() -> None:
     trace = _trace(
         (11, struct.pack("<QI", IOCTL, 0)), (11, struct.pack("<QI", CREATE, 1)),
@@ -218,22 +212,6 @@ def test_texts_of_an_instrumented_driver() -> None:
     assert trace.arg("function") == ["kfd_ioctl_create_queue", "pqm_create_queue", "pqm_destroy_queue", "update_mqd"]
     assert "=> __x64_sys_ioctl" in trace.arg("body")[-1]
     assert trace.ledger["outcome"].to_list() == ["used"] and trace.events.height == 6
-
-
-# SYNTHETIC: lines as `trace-cmd report` (3.1.6) prints these events.
-REPORT = b"""\
-cpus=2
-          python-99    [001]    10.000020: print:                tracing_mark_write: clock_sync id=3 mono=9
-          python-99    [001]    10.000021: bprint:               kfd_ioctl: KFD_MQD_DESTROY: qid=8
-          python-99    [001]    10.000022: function:             kfd_open <-- chrdev_open
-"""
-
-
-def test_report_of_trace_cmd() -> None:
-    trace = read_text(REPORT)
-    rows = {r["name"]: r for r in trace.events.to_dicts()}
-    assert {"clock_sync", "KFD_MQD_DESTROY", "kfd_open"} <= rows.keys() and trace.arg("qid") == [8]
-    assert trace.ledger["bytes"].sum() == len(REPORT)
 
 
 def test_durations_without_stamps_are_kept() -> None:

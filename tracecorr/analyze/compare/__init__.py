@@ -115,7 +115,7 @@ def _compare_conditions(*sides: Evidence) -> pl.DataFrame:
 _ROUNDS = 20_000
 _MAX_FAILURES = 5
 _OF_LOG = [stage for stage, start, end in STAGES if start in LOG_MOMENTS and end in LOG_MOMENTS]
-_STEPS = ", each time a whole us"
+_STEPS = ", in steps of 1 us"
 
 
 @dataclass(frozen=True)

@@ -361,7 +361,7 @@ def _list_spans(traces: Sequence[Any]) -> Iterator[tuple[int, str, float, float]
 
 
 def _points(trace: Any) -> list[_Point | None]:
-    """Return the points of a trace; None where a line is broken."""
+    """Return the points of a trace; None if a line is broken."""
     pairs = zip(trace.x if trace.x is not None else (), trace.y if trace.y is not None else (), strict=False)
     return [None if _is_none(x) or _is_none(y) else (float(x), float(y)) for x, y in pairs]
 

@@ -446,8 +446,8 @@ def _devices(evidence: Evidence) -> Answer:
 
 
 _LSOF = (
-    "`lsof` shows the descriptors of processes that live while it runs, to a user that is not root only its own, and "
-    "of a container only inside of its pid namespace: of a process that has ended it shows nothing"
+    "`lsof` shows less: nothing of a process that has ended, without root nothing of other users, and the processes of "
+    "a container only from inside its PID namespace"
 )
 
 
@@ -601,7 +601,7 @@ def _describe_service(evidence: Evidence) -> list[str]:
         )
     return [
         *lines,
-        "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
+        "a queue that waits less may only have less work: `tracecorr experiment preempt` compares alone and together",
     ]
 
 

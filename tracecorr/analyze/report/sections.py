@@ -178,10 +178,8 @@ def _owner_sections(evidence: Evidence) -> Iterator[Section]:
         "devices",
         "GPU devices of the processes",
         evidence.devices.drop("opens"),
-        "`opened` = the open of this path, or, where no path is recorded (before Linux 7.2, without a probe), the one "
-        "whose descriptor the calls were made on; `calls` = ioctls and mappings. `lsof` shows the open descriptors of "
-        "living processes that its user may read: nothing behind the end of the process, without root nothing of other "
-        "users, and outside of a container's pid namespace nothing of its processes",
+        "`opened` = the open of this path; if no path is recorded (before Linux 7.2, without a probe), the open of the "
+        "descriptor that the calls used; `calls` = ioctls and mappings",
         _missing(evidence, "devices", trace=True),
         nothing="no call on /dev/kfd or a render node is in the trace: the process made none while it was recorded",
     )
@@ -431,9 +429,9 @@ def _path_sections(evidence: Evidence) -> Iterator[Section]:
         "waits",
         "Waits",
         summarize_waits(events),
-        "recorded: calls and ioctls with their durations; waits on a signal are lines without one. Calls are those "
-        "that wait by their name, and others (`hipFree`) with a wait inside (derived); their other work is part of "
-        "the time",
+        "recorded: calls and ioctls with their durations; a wait on a signal is a line without a duration. The calls "
+        "are those that wait by their name, and others (`hipFree`) with a wait inside (derived); the time includes "
+        "their other work",
         _missing(evidence, "waits", log=True),
     )
 
@@ -473,7 +471,7 @@ def _kernel_sections(evidence: Evidence) -> Iterator[Section]:
         "kernels",
         "Kernels",
         kernels.sort("dispatches", "named", descending=True, maintain_order=True),
-        "names are recorded (ShaderName line), GPU times only where a source recorded them; `named` = lines that name "
+        "names are recorded (ShaderName line), GPU times only if a source recorded them; `named` = lines that name "
         "the kernel while the log has no packet of it: one for each launch",
         _missing_kernels(kernels, evidence),
         nothing=NO_DISPATCH,
@@ -644,8 +642,8 @@ def _call_sections(evidence: Evidence) -> Iterator[Section]:
         "Waits for locks",
         locks,
         "derived: futex calls of the trace that waited for a mutex of glibc, those of one call at one lock by one "
-        "waker together; `woken by` = who woke somebody at this lock last before the wait ended: the last holder, "
-        "perhaps not the only one",
+        "waker together; `woken by` = the last thread that woke another one at this lock before the wait ended: "
+        "the last holder, perhaps not the only one",
         nothing="no thread waited for a mutex, or futex calls were not recorded (capture with --locks)",
     )
     yield Section(
@@ -699,7 +697,7 @@ def _driver_sections(evidence: Evidence) -> Iterator[Section]:
         "kernel_log",
         "Kernel log",
         summarize_kernel_log(tables),
-        "what amdgpu, amdkfd and the kernel printed; `process`, `queue` and `gpu` only where the line names them and "
+        "what amdgpu, amdkfd and the kernel printed; `process`, `queue` and `gpu` only if the line names them and "
         "its time is known. Half of all hangs print nothing",
         missing=""
         if "kernel_log" in evidence.sources or evidence.layers.get("kernel")

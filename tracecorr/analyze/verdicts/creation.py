@@ -149,7 +149,7 @@ def _rocr_create_time(evidence: Evidence) -> Finding:
     if made.is_empty():
         return unknown(
             "no queue has both its `Number of allocated` and its `Created` line",
-            "record the HIP log from the start, with AMD_LOG_LEVEL=3 or more, with 5 where several threads call HIP",
+            "record the HIP log from the start, with AMD_LOG_LEVEL=3 or more, with 5 if several threads call HIP",
         )
     slow = made.filter(pl.col("rocr_ns") > limit)
     longest = int(made["rocr_ns"].sort()[-1])
@@ -165,7 +165,7 @@ def _describe_driver(made: pl.DataFrame) -> str:
     longest = made.sort("rocr_ns").row(-1, named=True)
     if longest["rocr_in_ioctls_ns"]:
         ioctls = count_of(longest["rocr_ioctls"], "ioctls", "ioctl")
-        return f"; {ioctls} of its thread certainly inside took {render_ns(longest['rocr_in_ioctls_ns'])} in total"
+        return f"; in it at least {ioctls} of its thread took {render_ns(longest['rocr_in_ioctls_ns'])} in total"
     kernel = made["ioctl_ns"].drop_nulls().sort()
     return f"; the longest CREATE_QUEUE ioctl took {render_ns(int(kernel[-1]))}" if kernel.len() else ""
 

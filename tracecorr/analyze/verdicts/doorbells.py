@@ -27,8 +27,8 @@ _SINCE = {
 _UNTIL = {
     "--duration": "capture with a longer --duration, or none",
     "the capture was killed": "capture again, and let the capture end: Ctrl-C, not kill -9",
-    "the trace cannot be written": "make room on the disk where the capture lands, and capture again",
-    "only": "make room on the disk where the capture lands, and capture again",
+    "the trace cannot be written": "make room on the disk of the capture folder, and capture again",
+    "only": "make room on the disk of the capture folder, and capture again",
     "": "let the kernel trace last as long as the program",
 }
 _ASK_EACH = "the column unlinked_reason of `launches` gives the reason for each; start the probe before the program"

@@ -152,7 +152,7 @@ def _list_roots() -> list[int]:
 
 @contextmanager
 def _open_target(shown: Path) -> Iterator[Path | None]:
-    """Open the folder of the logs of a capture that root still owns; None where there is none.
+    """Open the folder of the logs of a capture that root still owns; None if there is none.
 
     Its parent may be another's, who can put anything in its place: a folder of root's is what it says.
     """

@@ -269,6 +269,6 @@ def close_logs(
 def _describe_foreign(name: str, folder: RecordingFolder) -> str:
     place = folder.shown / FOREIGN_FOLDER
     return (
-        f"{name} in the log folder is no log of the workload's user: it was neither read nor changed and lies in "
-        f"{place}, which only root can open; move it back where it belongs"
+        f"{name} in the log folder is no log of the workload's user: it was neither read nor changed; it is now in "
+        f"{place}, which only root can open; move it back"
     )

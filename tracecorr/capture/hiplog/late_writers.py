@@ -67,7 +67,7 @@ class LateWriters:
         more = len(self._processes) - _MOST_NAMED
         who = f"{shown} and {more} more" if more > 0 else shown
         rate = f"some {bytes_per_second * 60 / 1e6:,.1f} MB per minute so far"
-        what = f"the workload runs on (pid {who}) and its runtime logs on, {rate}; these lines are not kept"
+        what = f"the workload still runs (pid {who}) and its runtime still logs, {rate}; these lines are not kept"
         try:
             pid = start_discarding(nameless, list(self._processes.values()))
         except OSError as error:

@@ -31,7 +31,7 @@ from tracecorr.model.errors import TracecorrError
 from tracecorr.model.hip_environment import describe_effects
 from tracecorr.store.free_memory import available_memory_bytes, read_cgroup_limit
 
-KFD_DEVICE = Path("/dev/kfd")
+_KFD_DEVICE = Path("/dev/kfd")
 _DRM = Path("/sys/class/drm")
 _AMD_VENDOR = "0x1002"
 # Virtual functions of Instinct accelerators, by PCI device (amdgpu_drv.c, kernel 7.2, and ROCm's list).
@@ -62,9 +62,9 @@ def _can_see(path: Path) -> bool:
 def look_at_kfd() -> Finding:
     """Open /dev/kfd, which a GPU program must be able to do."""
     try:
-        os.close(os.open(KFD_DEVICE, os.O_RDWR | os.O_CLOEXEC))
+        os.close(os.open(_KFD_DEVICE, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
-        why = f"there is no {KFD_DEVICE}"
+        why = f"there is no {_KFD_DEVICE}"
         return Finding("/dev/kfd", NO, why, "modprobe amdgpu" if not _MODULE.is_dir() else "")
     except OSError as error:
         no_gpu = error.errno == errno.EINVAL

@@ -185,7 +185,7 @@ def _options(offer: Offer, more: dict[str, str]) -> tuple[tuple[str, str], ...]:
 def _refuse_buffers(buffer_mb: int, offer: Offer) -> InputError:
     available = offer.memory_available_bytes >> 20
     return InputError(
-        f"--buffer-mb {buffer_mb} is more than half of the memory of this machine that is available ({available} MiB)",
+        f"--buffer-mb {buffer_mb} is more than half of the available memory ({available} MiB)",
         f"give --buffer-mb {offer.most_buffer_mb} or less, or leave it out",
     )
 
@@ -255,7 +255,7 @@ def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterato
         yield f"  functions: {' '.join(instance.functions)}"
     for probe in probes:
         bound = ", bound to the workload by perf" if probe.through == "perf" else ""
-        kept = f", only where {probe.filter}" if probe.filter else ""
+        kept = f", only if {probe.filter}" if probe.filter else ""
         yield f"  probe {probe.name}: {_KINDS[probe.kind]}{bound}{kept}: {probe.definition}"
 
 

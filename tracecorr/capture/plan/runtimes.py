@@ -147,7 +147,7 @@ class MappedFile:
 
 
 def read_runtime(path: Path, seen_as: str = "", refuse: _Refuse = _ignore) -> Runtime | None:
-    """Return what a library exports, or None where it is no runtime (or no library of this kind of machine).
+    """Return what a library exports, or None if it is no runtime (or no library of this kind of machine).
 
     Args:
         path: how this process reaches the file.
@@ -199,7 +199,7 @@ def has_usual_name(path: str) -> bool:
 
 
 def read_mapped_runtime(pid: int, mapping: MappedFile, refuse: _Refuse = _ignore) -> Runtime | None:
-    """Return what a mapped library exports, or None where it is no runtime; `refuse` as for `read_runtime`."""
+    """Return what a mapped library exports, or None if it is no runtime; `refuse` as for `read_runtime`."""
     seen_as = mapping.path.removesuffix(" (deleted)")
     inside = Path(f"/proc/{pid}/root{seen_as}")
     # A deleted or replaced file is still reached through the mapping itself.
@@ -268,7 +268,7 @@ def _read(
 
 
 def _may_export(elf: ELFFile, names: Iterable[str]) -> bool:
-    """Tell by the hash table, without reading 100,000 symbols of a large library; True where it has no table."""
+    """Tell by the hash table, without reading 100,000 symbols of a large library; True if it has no table."""
     tables = [s for s in elf.iter_sections() if isinstance(s, GNUHashSection)]
     return not tables or any(tables[0].get_symbol(name) is not None for name in names)
 

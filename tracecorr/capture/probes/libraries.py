@@ -1,6 +1,6 @@
 """Watch which runtimes the workload maps, so that their functions are probed before they are called.
 
-perf tells of the mappings of the workload's threads (`map_watch.py`). Where it does not, those of young processes are
+perf tells of the mappings of the workload's threads (`map_watch.py`). If it does not, those of young processes are
 polled: a system call event that announced them, in an instance of its own, would cost every system call of every task
 of the machine 43 ns (measured).
 """
@@ -272,7 +272,7 @@ class LibraryWatch:
         self._note(mapped)
 
     def read_next(self) -> _MappedRuntime | None:
-        """Read the most likely of the mappings that wait; return its runtime, None where it is none, or known."""
+        """Read the most likely of the mappings that wait; return its runtime, None if it is none, or known."""
         *_, pid, mapping, seen_ns = heapq.heappop(self._pending)
         runtime = read_mapped_runtime(pid, mapping, partial(self.refused.setdefault, mapping.path))
         key = mapping.path, mapping.inode

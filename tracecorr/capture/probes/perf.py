@@ -74,7 +74,7 @@ def open_mappings(tid: int, cpu: int) -> int:
 def open_keeper(tid: int) -> int:
     """Return the descriptor of an event that lets a thread and its children to come keep their own events.
 
-    Where one thread follows another on a CPU and both inherited the same events, the kernel lets them exchange their
+    If one thread follows another on a CPU and both inherited the same events, the kernel lets them exchange their
     events instead of taking them off. But a probe of user space lies in the processes that its events were made for:
     when one of the two ends, the other loses its probes. An inherited event that samples its count forbids the
     exchange (nr_no_switch_fast of kernel/events/core.c).

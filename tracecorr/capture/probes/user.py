@@ -43,7 +43,7 @@ def most_probes(offer: Offer) -> int:
 def choose_watch(offer: Offer) -> str:
     """Return whose mappings perf tells of (`Plan.watch_mappings`).
 
-    Those of the workload's threads alone cost as many events as one probe does. Where few probes fit, the doorbells
+    Those of the workload's threads alone cost as many events as one probe does. If few probes fit, the doorbells
     take them all, and one event per CPU tells of the mappings of the whole machine.
     """
     if not offer.perf_probes:
@@ -176,7 +176,7 @@ def _share_out(
 ) -> tuple[tuple[ProbePlan, ...], list[Absent]]:
     """Choose the way of each probe: perf as far as its events go, else tracefs where no other process would pay.
 
-    Where the user lets everybody pay, tracefs does it with one probe instead of one per thread and CPU.
+    If the user lets everybody pay, tracefs does it with one probe instead of one per thread and CPU.
     """
     if not offer.perf_probes or wanted.probe_shared:
         return tuple(probe for wish in wishes for probe in wish.probes), []

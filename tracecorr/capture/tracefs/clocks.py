@@ -57,7 +57,7 @@ def time_call() -> float:
 
 
 def measure_event_cost(plan: Plan, instances: dict[str, Path], alone_ns: float) -> _EventCost | None:
-    """Time an ioctl of this thread in the instance that recorded the workload's; None where none did,
+    """Time an ioctl of this thread in the instance that recorded the workload's; None if none did,
     or where the difference is lost in other work.
 
     The recording is over and its buffers are emptied: what is written here is never read.

@@ -276,7 +276,7 @@ class _Moment:
 
     before_ns: int
     now_ns: int | None  # the buffer's clock, rounded to microseconds; None for a clock that counts something else
-    gone: int  # records that were overwritten or read by somebody else, so far
+    gone: int  # records that were overwritten or read by others, so far
     held_bytes: int
 
 
@@ -292,7 +292,7 @@ class TopBuffer:
         self._tracefs = Tracefs(root)
         self._clock = read_top_clock(root)
         self._output = output
-        # The names of events: what bears one is no print, but the trace of somebody else.
+        # The names of events: a record with such a name is not a print, but an event of another tracer.
         self._events = {event.rpartition("/")[2].encode() for event in self._tracefs.events()}
         self._from_ns: int | None = None
         self._first: _Moment | None = None

@@ -42,7 +42,7 @@ def this_process() -> _Owner:
 
 
 def new_token() -> str:
-    """Return the name of a new capture of this process; nobody else's capture has it."""
+    """Return the name of a new capture of this process; no other capture has it."""
     me = this_process()
     return f"{me.pid}_{me.started}_{next(_numbers)}_{me.namespace}"
 

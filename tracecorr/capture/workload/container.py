@@ -23,7 +23,7 @@ _PROC = Path("/proc")
 class ContainerMembers:
     """Find the processes of the container in which a process runs.
 
-    They share its cgroup. Where it has none of its own (rootless on cgroup v1, `--cgroups=disabled`), they
+    They share its cgroup. If it has none of its own (rootless on cgroup v1, `--cgroups=disabled`), they
     share its mount namespace: the cgroup would be that of the whole host, or of the user's session.
 
     Args:
@@ -76,7 +76,7 @@ class ContainerProcess:
     Args:
         engine: the engine's command, released already.
         token: value of the gate's mark.
-        pipe: the gate's pipe for a new container; None where the gate stops itself.
+        pipe: the gate's pipe for a new container; None if the gate stops itself.
         command: the workload's program, for messages.
 
     Raises:
@@ -203,7 +203,7 @@ def _is_marked(pid: int, token: str) -> bool:
 
 
 def _open_gate(pid: int, token: str) -> int | None:
-    """Return a descriptor of a gate, None where its number is another process's by now."""
+    """Return a descriptor of a gate, None if its number is another process's by now."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -215,7 +215,7 @@ def _open_gate(pid: int, token: str) -> int | None:
 
 
 def _send(pidfd: int, number: int) -> bool:
-    """Send a signal; return False where the process has ended."""
+    """Send a signal; return False if the process has ended."""
     try:
         signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:

@@ -42,7 +42,7 @@ class Ending:
     def begin(self, reason: str, option: str = "") -> None:
         """Say why the recording ended; ask the workload to end where that is wanted, or `option` wants it."""
         option = option or ("--kill" if self._is_wanted else "")
-        after = f"gets SIGTERM ({option})" if option else "runs on"
+        after = f"gets SIGTERM ({option})" if option else "keeps running"
         self._tell(f"the recording ended: {reason}; the workload {after}")
         if option:
             self._until = self._clock() + GRACE_SECONDS

@@ -124,13 +124,13 @@ def _assignments(sudo: int, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_environment(pid: int) -> dict[str, str] | None:
-    """Return the environment that a process was started with, None where it cannot be read."""
+    """Return the environment that a process was started with, None if it cannot be read."""
     pairs = (os.fsdecode(item).partition("=") for item in _read_process(pid, "environ").split(b"\0"))
     return {key: value for key, _, value in pairs if key} or None
 
 
 def _read_process(pid: int, name: str) -> bytes:
-    """Return a file of a process, empty where it cannot be read."""
+    """Return a file of a process, empty if it cannot be read."""
     try:
         return (_PROC / str(pid) / name).read_bytes()
     except OSError:
@@ -205,7 +205,7 @@ _MOST_FILES, _CAP_SYS_RESOURCE = Path("/proc/sys/fs/nr_open"), 24
 
 
 def wait_readable(descriptors: Iterable[int], seconds: float | None) -> bool:
-    """Wait until one of some descriptors is readable; return False where none is after `seconds`, None = for ever.
+    """Wait until one of some descriptors is readable; return False if none is after `seconds`, None = for ever.
 
     Not by select(2), which takes no number from 1024 on.
     """

@@ -88,7 +88,7 @@ def resolve_inside(root: Path, path: str) -> Path:
 
 
 def find_inside(root: Path, path: str) -> Path | None:
-    """Return the plain file that `path` leads to inside `root`, without any link in it; None where there is none."""
+    """Return the plain file that `path` leads to inside `root`, without any link in it; None if there is none."""
     try:
         found = resolve_inside(root, path)
         return found if found.is_file() else None

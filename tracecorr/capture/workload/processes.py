@@ -129,7 +129,7 @@ class ProcessTable:
         """Return what to say of a workload that goes on after the capture let go of it, or ""."""
         named = self._name(self._alive)
         return named and (
-            f"the workload runs on: {named}; what it does now is not recorded: end it with kill, or attach with "
+            f"the workload still runs: {named}; what it does now is not recorded: end it with kill, or attach with "
             "tracecorr capture --pid"
         )
 
@@ -287,7 +287,7 @@ def _robust_list(libc: ctypes.CDLL, tid: int) -> int | None:
 def find_cgroup(pid: int) -> str:
     """Return the cgroup of a process: of version 2, or of the first hierarchy of version 1 in which it has one.
 
-    Where systemd has a hierarchy of version 1, containers may be in those of version 1 alone: in the one of version 2
+    If systemd has a hierarchy of version 1, containers may be in those of version 1 alone: in the one of version 2
     they stay in the service of their engine, all together (Docker's driver `cgroupfs`).
     """
     lines = (line.split(":", 2) for line in _read(_PROC / str(pid) / "cgroup").splitlines())

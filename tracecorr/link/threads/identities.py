@@ -128,6 +128,6 @@ def find_creators(threads: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _made_tid() -> pl.Expr:
-    """Return the number of the new thread; null where the call failed, or is its return in the new thread."""
+    """Return the number of the new thread; null if the call failed, or is its return in the new thread."""
     tid = pl.col("result").cast(pl.String).str.to_integer(strict=False)
     return pl.when(tid > 0).then(tid)

@@ -137,7 +137,7 @@ def _split_addresses(log_threads: pl.DataFrame, known: pl.DataFrame, to_log: ToL
 def _own_claims(claims: pl.DataFrame, log_threads: pl.DataFrame) -> pl.DataFrame:
     """Return the registrations of each address by the process of the log itself, not by others with equal addresses.
 
-    Processes that were forked from one have its layout. Where none has the log's pid they cannot be told apart.
+    Processes that were forked from one have its layout. If none has the log's pid they cannot be told apart.
     """
     pids = log_threads.select("life", "host_pid").unique("life")
     claims = claims.join(pids, on="life", how="left", maintain_order="left")
@@ -161,7 +161,7 @@ def _with_host_pids(log_threads: pl.DataFrame, seen: SeenIdentities | None) -> p
 
 
 def _trace_threads(trace: pl.DataFrame) -> pl.DataFrame:
-    """Return the lives of kernel threads: tid, tgid (keys; null where the trace tells none, or two), comm, gpu."""
+    """Return the lives of kernel threads: tid, tgid (keys; null if the trace tells none, or two), comm, gpu."""
     named = pl.col("tgid_key").drop_nulls()
     seen = trace.filter(pl.col("tid").is_not_null()).group_by(tid="tid_key", maintain_order=True)
     return seen.agg(

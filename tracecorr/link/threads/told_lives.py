@@ -72,7 +72,7 @@ class Lives:
         return self.of_tid.setdefault(tid, [Life(tid)])[-1]
 
     def at(self, tid: int, stamp: int | None) -> Life | None:
-        """Return the life that a number had at a time; None where that is not known."""
+        """Return the life that a number had at a time; None if that is not known."""
         lives = self.of_tid.setdefault(tid, [Life(tid)])
         if stamp is None:
             return lives[0] if len(lives) == 1 else None

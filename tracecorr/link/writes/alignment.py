@@ -126,7 +126,7 @@ def align_runs(log: Log, runs: list[Run]) -> list[Piece]:
 
 
 def _choose_shift(log: Log, run: Run, row: int, low: int, before: _Bounds | None) -> int | None:
-    """Return the shift of a run from a record and a position on; None where none, or more than one, is possible."""
+    """Return the shift of a run from a record and a position on; None if none, or more than one, is possible."""
     if run.known is not None and low == 0 and _fits_from(log, run, run.known, row, before):
         return run.known
     found = _list_shifts(log, run, row, low)
@@ -205,7 +205,7 @@ def _keep_fitting(log: Log, run: Run, shifts: Ints, rows: Ints) -> Ints:
 
 
 def _grow(log: Log, run: Run, number: int, shift: int, row: int, low: int) -> Piece | None:
-    """Return how far a shift fits from a record on; None where it does not at all."""
+    """Return how far a shift fits from a record on; None if it does not at all."""
     first = max(row, int(np.searchsorted(log.starts, shift + low)))
     stop = int(np.searchsorted(log.starts, shift + run.size))
     rows = np.arange(first, stop)

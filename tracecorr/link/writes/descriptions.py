@@ -1,7 +1,7 @@
 """What the writes of a trace went to: one open file description after the other, in runs without a hole.
 
 Processes share a description that was open when one was forked from the other, and descriptors that were duplicated. A
-description that was open before the trace began, or that came through a socket, is known by its number alone. Where a
+description that was open before the trace began, or that came through a socket, is known by its number alone. If a
 trace does not tell that a number was given to another file, two files are taken for one: the content of the log, which
 is compared with what is found here, shows that.
 
@@ -89,7 +89,7 @@ def _list_writes(trace: pl.DataFrame) -> pl.DataFrame:
     rows = trace.filter((pl.col("layer") == "syscall") & pl.col("name").is_in(WRITES))
     rows = rows.drop_nulls(["fd", "stamp_ns"])
     ended = (pl.col("flags").fill_null(0) & _ENTER) == 0
-    # Where no exit was traced, what a write was given stands for what it wrote.
+    # If no exit was traced, what a write was given stands for what it wrote.
     told = bool(rows.select(ended.any()).item())
     done = pl.col("result").cast(pl.String).str.to_integer(strict=False)
     return rows.select(

@@ -342,7 +342,7 @@ def count_explained(placed: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_calls(events: pl.DataFrame, placed: pl.DataFrame) -> pl.Series:
-    """Return the event of each write of `placed`; null where no row is its record."""
+    """Return the event of each write of `placed`; null if no row is its record."""
     rows = events.select("event", "file", "offset", "layer", "source")
     calls = rows.filter((pl.col("layer") == "syscall") & (pl.col("source") == "ftrace"))
     asked = placed.select(file="trace_file", offset="trace_offset")

@@ -16,7 +16,7 @@ _NEWLINE = 10
 _PADDING = len(pad())
 # What is read at once; progress is reported in between.
 _READ_BYTES = 1 << 20
-# Where no line begins like a record, a block is cut at any line.
+# If no line begins like a record, a block is cut at any line.
 _LOOK_AHEAD = 1 << 20
 
 

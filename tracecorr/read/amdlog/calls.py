@@ -8,7 +8,7 @@ That the exit of a call never comes is proven by the exit of a call that enclose
 entered again, since no HIP function calls itself.
 
 A call encloses what follows it up to the next call's line, whether its exit comes or not. It encloses what follows that
-line only if its exit comes, and no more than `WAIT_BYTES` of the file behind its enter: how long a call without exit
+line only if its exit comes, and no more than `_WAIT_BYTES` of the file behind its enter: how long a call without exit
 really went on is not known. So the rows behind that line wait for the exit (`_find_held`), and neither depth nor parent
 depends on how the file is cut. Calls without a thread enclose what follows up to the next call's line only.
 
@@ -127,7 +127,7 @@ class Ledger:
 
 _Mask = npt.NDArray[np.bool_]
 # Bounds what waits: all rows that are held back lie in the last so many bytes read.
-WAIT_BYTES = 8 << 20
+_WAIT_BYTES = 8 << 20
 
 OPEN, NO_EXIT = -1, -2
 # Without a thread in the prefix several threads share a lane, and their lines may be out of order by some time.
@@ -241,7 +241,7 @@ def _pair_shared(records: native.Records, partner: Ints, doubtful: _Mask) -> Non
     rows = np.flatnonzero(shared & ((kind == Kind.ENTER) | (kind == Kind.EXIT)) & (partner == OPEN))
     rows = rows[np.argsort(lane[rows], kind="stable")]
     in_doubt = doubtful[rows]
-    found = _pair_without_threads(np.arange(len(rows)), kind[rows], name[rows], offset[rows], in_doubt, WAIT_BYTES)
+    found = _pair_without_threads(np.arange(len(rows)), kind[rows], name[rows], offset[rows], in_doubt, _WAIT_BYTES)
     doubtful[rows], partner[rows] = in_doubt, np.where(found >= 0, rows[np.maximum(found, 0)], found)
 
 
@@ -287,14 +287,14 @@ def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) ->
 
 def _nest(records: native.Records, partner: Ints) -> tuple[Ints, Ints]:
     """Return how many calls enclose each row, and the innermost one (-1 = none)."""
-    return records.nest_calls(partner, WAIT_BYTES)
+    return records.nest_calls(partner, _WAIT_BYTES)
 
 
 def _find_held(records: native.Records, partner: Ints, following: Ints, position: int) -> _Held:
     """Return what waits for the exits of open calls when the file is read up to byte `position`."""
     lane, kind, offset, passed = (records.columns[column] for column in ("lane", "kind", "offset", "passed"))
     is_open = (kind == Kind.ENTER) & (partner == OPEN) & (following >= 0) & ~passed
-    waits = is_open & ~records.columns["shared"] & (position - offset <= WAIT_BYTES)
+    waits = is_open & ~records.columns["shared"] & (position - offset <= _WAIT_BYTES)
     if not waits.any():
         return _Held(np.zeros(records.count, np.bool_), passed | is_open)
     first = np.full(records.lanes, records.count)

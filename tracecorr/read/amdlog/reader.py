@@ -46,7 +46,7 @@ def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) 
 
     Yields:
         Blocks of rows. A call comes with the block that holds its exit, or a later one; rows behind a call inside of an
-        open one wait for its exit, at most `WAIT_BYTES` of the file.
+        open one wait for its exit, at most 8 MiB of the file.
     """
     blocks = BlockCutter(stream, block_bytes)
     reader = Reader(file)

@@ -113,7 +113,7 @@ class SharedLog:
     def of(cls, position: Ints, length: Ints, pids: Sequence[int], size: int) -> SharedLog:
         """Return what writes tell of a log: where each begins (sorted), its bytes, and its process."""
         codes = np.unique(np.asarray(pids), return_inverse=True)[1].astype(np.int64)
-        # Where bytes are missing in the log, the places of two writes may touch.
+        # If bytes are missing in the log, the places of two writes may touch.
         ends = np.minimum(np.maximum.accumulate(position + length), size)
         position = np.maximum(position, np.append(0, ends[:-1]))
         length = ends - position

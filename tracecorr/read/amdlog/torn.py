@@ -167,7 +167,7 @@ def _is_surely_cut(message: bytes) -> bool:
 
 
 def _sure_of_packet(message: bytes) -> bytes | None:
-    """Return what is sure of a packet's first half; None where it may be a wording that is not known here."""
+    """Return what is sure of a packet's first half; None if it may be a wording that is not known here."""
     found = _PACKET.match(message)
     if not found or _NEW_KEY.match(message, found.end()):
         return None

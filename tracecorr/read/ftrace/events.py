@@ -130,7 +130,7 @@ class Batch:
 
 
 def value_of(frame: pl.DataFrame, key: str) -> pl.Expr:
-    """Return the numbers of field `key`, null where the frame has none."""
+    """Return the numbers of field `key`, null if the frame has none."""
     return pl.col(f"u_{key}") if f"u_{key}" in frame.columns else pl.lit(None, pl.UInt64)
 
 
@@ -140,7 +140,7 @@ def _values(frame: pl.DataFrame, key: str) -> pl.Series:
 
 
 def _text_of(frame: pl.DataFrame, key: str) -> pl.Expr:
-    """Return the texts of field `key`, null where the frame has none."""
+    """Return the texts of field `key`, null if the frame has none."""
     return pl.col(f"t_{key}") if f"t_{key}" in frame.columns else pl.lit(None, pl.String)
 
 

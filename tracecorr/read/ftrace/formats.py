@@ -233,7 +233,7 @@ def render_event(data: bytes, formats: Mapping[int, Format]) -> str:
 
 
 def _payload(record: bytes) -> bytes:
-    """Return the event of a record; nothing where its header tells another length than it has."""
+    """Return the event of a record; nothing if its header tells another length than it has."""
     kind = int.from_bytes(record[:_HEADER], "little") & 0x1F
     start, size = _HEADER, _HEADER + _WORD * kind
     if kind == 0:

@@ -56,7 +56,7 @@ class _Layout:
         cpu_digits: digits of the CPU.
         seconds: first column of the time.
         dot: the column behind its whole number.
-        digits: digits behind the `.`; 0 where there is none.
+        digits: digits behind the `.`; 0 if there is none.
         body: first byte after the time.
     """
 
@@ -103,7 +103,7 @@ class _LineHeads:
         start: its first byte.
         body: first byte after the time.
         is_whole: lines without a `.` in the time.
-        base: `stamp_ns`, `cpu`, `tid`, `pid`, `comm`; null where a number is out of range.
+        base: `stamp_ns`, `cpu`, `tid`, `pid`, `comm`; null if a number is out of range.
     """
 
     line: Ints
@@ -185,7 +185,7 @@ def _merge(parts: list[_LineHeads]) -> _LineHeads:
 
 
 def _learn(text: Text, left: Ints, start: Ints, end: Ints) -> tuple[Ints, _Layout | None]:
-    """Return the lines from the first one that starts a record on, and its layout; None where none does."""
+    """Return the lines from the first one that starts a record on, and its layout; None if none does."""
     for place, (at, stop) in enumerate(zip(start[left].tolist(), end[left].tolist(), strict=True)):
         layout = _Layout.of(text.slice(at, min(stop, at + _PREFIX_BYTES)))
         if layout:
@@ -511,7 +511,7 @@ def _read_notes(others: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
 
 
 def _count_lost(lost: int) -> int | None:
-    """Return how many records are said to be lost; None where no trace can have lost so many."""
+    """Return how many records are said to be lost; None if no trace can have lost so many."""
     return lost if lost < _MOST_LOST else None
 
 

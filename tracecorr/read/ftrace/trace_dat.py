@@ -66,7 +66,7 @@ class Buffer:
 
     Args:
         name: name of the instance.
-        clock: its trace clock; empty where the file does not say.
+        clock: its trace clock; empty if the file does not say.
         page_size: bytes of a page.
         cpus: where the pages are.
     """
@@ -111,12 +111,12 @@ class TraceDat:
     problems: list[tuple[str, int]] = field(default_factory=list)
 
     def option_text(self, number: int) -> str:
-        """Return the text of an option, empty where it is absent."""
+        """Return the text of an option, empty if it is absent."""
         found = next((data for known, data in self.options if known == number), b"")
         return found.partition(b"\0")[0].decode("utf-8", "replace")
 
     def clock(self) -> str:
-        """Return the chosen trace clock; empty where the file does not say."""
+        """Return the chosen trace clock; empty if the file does not say."""
         text = self.option_text(Option.TRACECLOCK)
         chosen = re.search(r"\[([\w-]+)\]", text)
         return chosen[1] if chosen else text.strip()

@@ -1,7 +1,7 @@
 """What amdgpu, amdkfd and the kernel print when queues, schedulers and GPUs are in trouble: one entry per message.
 
 The texts are those of the format strings of Linux 6.1.192, 6.12.117 and 7.3.4 and of older DKMS trees as reports of
-their users show them. A pattern matches the message behind its prefix (module `lines`); a number that a message names
+their users show them. A pattern matches the message behind its prefix (module `printk`); a number that a message names
 is a group of its pattern. A new message is one entry here.
 """
 

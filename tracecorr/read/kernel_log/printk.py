@@ -175,7 +175,7 @@ def _settle_text(read: pl.DataFrame) -> pl.DataFrame:
 
 
 def _wall_ns(read: pl.DataFrame) -> pl.Series:
-    """Return wall clock times (ns since 1970), null where the year is not printed."""
+    """Return wall clock times (ns since 1970), null if the year is not printed."""
     wall = read["wall"].str.replace(",", ".", literal=True)
     iso = wall.str.replace(r"([+-]\d\d):?(\d\d)$", "$1:$2")
     zoned = iso.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="ns", time_zone="UTC", strict=False)

@@ -102,7 +102,7 @@ _MAPPINGS = {0: "mmio", 1: "reserved_memory", 2: "events_page", 3: "doorbells"}
 
 
 def name_value(function: str, key: str, value: int) -> str | None:
-    """Return what `value` means in the field `key` that a probe on `function` read; None where it is a plain number.
+    """Return what `value` means in the field `key` that a probe on `function` read; None if it is a plain number.
 
     Args:
         function: `kfd_ioctl_create_queue`, `kfd_ioctl_alloc_memory_of_gpu`, ...

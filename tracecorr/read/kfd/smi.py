@@ -116,7 +116,7 @@ def _by_id(head: pl.DataFrame) -> Iterator[tuple[tuple[int | None], pl.DataFrame
 
 
 def _read_form(piece: pl.DataFrame, name: str, part: str, form: str) -> pl.DataFrame:
-    """Return the lines of one id with their fields; `name` is null where a line is not of its form."""
+    """Return the lines of one id with their fields; `name` is null if a line is not of its form."""
     have = ("after", "before")
     found = piece.with_columns(pl.col("fields").str.extract_groups(form or "^(?<none>$)x").alias("found"))
     inner = [f.name for f in found.schema["found"].fields]  # type: ignore[attr-defined]
@@ -220,7 +220,7 @@ def _ledger(rows: pl.DataFrame, file: int) -> pl.DataFrame:
 
 
 def _in_bytes(name: str) -> pl.Expr:
-    """Return a hexadecimal number of pages in bytes; null where no address space has so many."""
+    """Return a hexadecimal number of pages in bytes; null if no address space has so many."""
     pages = _hexadecimal(name)
     return pl.when(pages < 2**64 // _PAGE_BYTES).then(pages * _PAGE_BYTES)
 

@@ -105,12 +105,12 @@ def make_block(
     """Return the rows and the ledger of one file.
 
     Args:
-        records: `offset` (byte, or number of the record), `length` (0 where its bytes have no place of their own),
-            `size` (bytes to book), and any columns of rocprof as text, null or empty where a record has none;
+        records: `offset` (byte, or number of the record), `length` (0 if its bytes have no place of their own),
+            `size` (bytes to book), and any columns of rocprof as text, null or empty if a record has none;
             `is_cut` if the file may end inside of it.
         others: (reason, records, bytes) of what is no record.
         file: key of `files`.
-        repeated: what the other files of the capture hold, None where there is no other.
+        repeated: what the other files of the capture hold, None if there is no other.
         size: bytes to book with the first of the reasons, for records without a place of their own.
     """
     read = _place(_classify(_read_columns(records)), file)

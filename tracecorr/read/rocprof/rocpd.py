@@ -70,7 +70,7 @@ def read_rocpd(
         connection: the database, open for reading only.
         size: of its file, in bytes.
         file: key of `files`.
-        repeated: what the other files of the capture hold, None where there is no other.
+        repeated: what the other files of the capture hold, None if there is no other.
 
     Yields:
         A block; its records are numbered table by table: `offset` is that number.

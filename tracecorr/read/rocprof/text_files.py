@@ -66,7 +66,7 @@ def read_rocprof(chunks: Iterable[bytes], file: int, repeated: RepeatedRecords |
     Args:
         chunks: its bytes.
         file: key of `files`.
-        repeated: what the other files of the capture hold, None where there is no other.
+        repeated: what the other files of the capture hold, None if there is no other.
 
     Yields:
         A block; HIP and HSA calls have no thread, so that nothing of the log or the trace is put inside them by time.
