@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from commands_page import list_commands
 
 from tracecorr.cli import app, main
-from tracecorr.cli.reference import list_commands
 from tracecorr.model import schema
 
 ROOT = Path(__file__).parents[1]

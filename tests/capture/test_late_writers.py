@@ -15,8 +15,7 @@ import pytest
 
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.hiplog.discard_log import MOST_BYTES
-from tracecorr.capture.hiplog.keeper import ClosedLogs, LogKeeper, close_logs
-from tracecorr.capture.hiplog.late_writers import LateWriters
+from tracecorr.capture.hiplog.keeper import ClosedLogs, LateWriters, LogKeeper, close_logs
 from tracecorr.capture.workload.invoker import find_invoker
 from tracecorr.store.raw import read_chunks
 from tracecorr.store.zstd_frames import FRAME_BYTES

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from commands_page import list_commands, render_commands
 
 from tracecorr.cli import app, main
-from tracecorr.cli.reference import list_commands, render_commands
 
 
 def test_commands_page_is_current(repo: Path) -> None:

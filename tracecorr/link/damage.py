@@ -435,7 +435,8 @@ def _find_half_calls(log: pl.DataFrame) -> pl.DataFrame:
     if halves.is_empty():
         return HOLES.empty()
     is_work = IS_PACKET | ((pl.col("layer") == "command") & ~pl.col("name").is_in(NOT_ENQUEUES))
-    rows = log.filter(is_call | (is_work & pl.col("thread").is_not_null()))
+    columns = ("file", "process", "thread", "offset", "ts_ns", "layer", "name", "flags")
+    rows = log.filter(is_call | (is_work & pl.col("thread").is_not_null())).select(columns)
     rows = rows.join(halves, on=thread, how="semi", nulls_equal=True).sort("file", "offset")
     calls = rows.with_columns(holds=(~is_call).shift(-1, fill_value=False).over(thread)).filter(is_call)
     calls = calls.join(shares, on=name, maintain_order="left").with_columns(pl.col("flags").fill_null(0))

@@ -12,6 +12,9 @@ from tracecorr.model import schema
 from tracecorr.model.kernel_names import demangle_name, label_kernels
 from tracecorr.model.kinds import KERNEL_FIELDS, Flag
 
+# No file is longer, in bytes.
+_MOST_OFFSET = 1 << 48
+
 
 def attach_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:
     """Return `frame` with the columns of `found`, null in rows that `found` does not name.
@@ -48,8 +51,16 @@ def find_places(rows: pl.DataFrame, asked: pl.DataFrame, offset: str = "offset",
         asked: columns file, and `offset`.
         offset, own: bytes; null is no place.
     """
-    places = rows.select("file", pl.col(own).alias(offset)).with_row_index("row").unique(["file", offset], keep="first")
-    return asked.select("file", offset).join(places, on=["file", offset], how="left", maintain_order="left")["row"]
+    known, wanted = (
+        frame.select((pl.col("file").cast(pl.Int64) * _MOST_OFFSET + pl.col(name)).fill_null(-1)).to_series().to_numpy()
+        for frame, name in ((rows, own), (asked, offset))
+    )
+    if not len(known):
+        return pl.repeat(None, len(wanted), dtype=pl.UInt32, eager=True)
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    missing = (known[order[at]] != wanted) | (wanted < 0)
+    return pl.Series(order[at], dtype=pl.UInt32).set(pl.Series(missing), None)
 
 
 def attach_args(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -110,7 +110,7 @@ def _to_arrow(frame: pl.DataFrame) -> pa.Table:
 
 
 def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:
-    """Return a Categorical with a dictionary of the values that occur, in the order of their first rows.
+    """Return a Categorical with a dictionary of the values that occur, in the order of their texts.
 
     Of this type alone the writer takes the codes as they are; polars has 64-bit texts, and all values of the process
     in an order that differs from run to run.
@@ -122,10 +122,14 @@ def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:
     if most == codes.min() and not codes.null_count():
         text = pa.array(column.head(1).cast(pl.String).to_list(), pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(codes), np.int32)), text, safe=False)
-    listed = codes.drop_nulls().unique(maintain_order=True)
-    number = np.zeros(most + 1, np.int32)
-    number[listed.to_numpy()] = np.arange(len(listed))
-    numbers = pa.array(number[codes.fill_null(0).to_numpy()], mask=codes.is_null().to_numpy())
+    occurs = np.zeros(most + 1, np.bool_)
+    occurs[codes.drop_nulls().to_numpy()] = True
+    listed = pl.Series(np.flatnonzero(occurs), dtype=codes.dtype)
     texts = listed.cat.to(column.dtype).cast(pl.String)
+    order = texts.arg_sort()
+    number = np.zeros(most + 1, np.int32)
+    number[listed.gather(order).to_numpy()] = np.arange(len(listed))
+    mask = codes.is_null().to_numpy() if codes.null_count() else None
+    numbers = pa.array(number[codes.fill_null(0).to_numpy()], mask=mask)
     # Not cast by arrow: that alone would import what it computes with, which takes some 60 ms.
-    return pa.DictionaryArray.from_arrays(numbers, pa.array(texts.to_list(), pa.string()), safe=False)
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(texts.gather(order).to_list(), pa.string()), safe=False)

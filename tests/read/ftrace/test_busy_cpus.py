@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracecorr.read.ftrace.cpu_streams import CpuPages, next_window
+from tracecorr.read.ftrace.ring import CpuPages, next_window
 
 PAGE_BYTES, HEAD_BYTES = 4096, 16
 IDLE_CPUS, IDLE_PAGES, BUSY_PAGES = 300, 20, 6000

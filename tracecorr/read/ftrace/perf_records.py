@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from tracecorr.model.parts import Block
 from tracecorr.read.byte_text import Ints
-from tracecorr.read.ftrace.cpu_streams import Account, Gap, Window
 from tracecorr.read.ftrace.formats import Format, PageTrace, parse_formats, render_event
 from tracecorr.read.ftrace.pages import RecordReader, torn_ends
-from tracecorr.read.ftrace.ring import SLACK, Bytes, Records, word_view
+from tracecorr.read.ftrace.ring import SLACK, Account, Bytes, Gap, Records, Window, word_view
 
 # Types of perf's records (perf_event.h).
 _SAMPLE, _LOST = 9, 2
