@@ -387,7 +387,7 @@ class Capture:
         return summarize_failures(self.events)
 
     def breakdown(self, event: int | None = None) -> pl.DataFrame:
-        """Return what the time of a HIP call was spent on: parts in ns, and `told`, the same in words.
+        """Return what the time of a HIP call was spent on: parts in ns, and `summary`, the same in words.
 
         >>> open_capture(sample).breakdown().columns[:4]
         ['call_event', 'summary', 'name', 'thread']
