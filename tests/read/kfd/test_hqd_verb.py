@@ -106,7 +106,7 @@ def test_watching_leaves_the_driver_alone_between_reads(
         if len(slept) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("tracecorr.capture.snapshots.read_kfd_dump", read)
+    monkeypatch.setattr("tracecorr.capture.debugfs.read_kfd_dump", read)
     monkeypatch.setattr("time.sleep", sleep)
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["hqd", "--debugfs", str(debugfs), "--watch", "--interval", "1"]) == 0
