@@ -223,7 +223,7 @@ def _count_holes(blocks: Iterator[Block], stream: RawStream, entry: Mapping[str,
         yield Block(ledger=schema.LEDGER.conform(pl.DataFrame([{**row, "bytes": zeros}])))
 
 
-# So many processes of one log are told apart by its content.
+# So many processes of one log can be separated by its content.
 _MOST_SURE = 2
 
 

@@ -123,7 +123,7 @@ class CaptureIndex:
         """Return what a reader of the picture must know: no events, sources on a clock of their own."""
         clocks = self.capture.table("clock_map").select(pl.col("source", "method").cast(pl.String)).unique().collect()
         unaligned = clocks.filter(pl.col("method") == "unaligned")["source"].unique().sort()
-        # A clock alone has nothing to agree with: what the tables' warnings say of it is all.
+        # A single clock has nothing to agree with: the warnings of the tables say all that is known.
         sources = unaligned.to_list() if clocks["source"].n_unique() > 1 else []
         out = [f"{source} is UNALIGNED: only its start matches, no link uses its times" for source in sources]
         said = [str(text) for text in self.capture.info.get("warnings") or [] if "UNALIGNED" not in str(text)]

@@ -155,7 +155,7 @@ def add_routes(server: Flask, library: Library) -> None:
 
 
 def _meta(library: Library) -> Response:
-    """Answer 202 with what goes on while the capture is being opened."""
+    """Answer 202 with what is being done while the capture is opened."""
     try:
         goes_on = library.state(_wanted(library))
     except KeyError as missing:

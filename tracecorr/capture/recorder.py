@@ -117,7 +117,7 @@ class KernelRecorder:
         return self._drain.failure or self._perf.failure or (self._smi.failure if self._smi is not None else None)
 
     def admit(self, pid: int) -> None:
-        """Follow a process of the workload and its children to come."""
+        """Follow a process of the workload and its later children."""
         self.armed.admit(pid)
         self._perf.admit(pid)
         if self.map_watch is not None:

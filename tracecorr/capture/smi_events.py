@@ -21,7 +21,7 @@ _DEVICE = Path("/dev/kfd")
 _NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 # AMDKFD_IOC_SMI_EVENTS (KFD 1.3 and later, kfd_ioctl.h): {u32 gpuid, u32 anon_fd}.
 _REQUEST, _ARGUMENTS = 0xC0084B1F, struct.Struct("=II")
-# Bit n-1 asks for event n. All that there are, also those to come; 64 = of all processes.
+# Bit n-1 asks for event n: all events, also those of later kernels; 64 = of all processes.
 _MASK = struct.pack("=Q", 0xFFFFFFFF | 1 << 63)
 _CAP_SYS_ADMIN = 21
 # The driver holds 1 KiB of lines (8 KiB in newer ones), and gives out 8 bytes at a time in the oldest.

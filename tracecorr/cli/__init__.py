@@ -94,7 +94,7 @@ def _root(
     Results go to stdout, progress and messages to stderr.
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
     """
-    del version, traceback  # Both were heeded before.
+    del version, traceback  # Both had their effect before.
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -72,7 +72,7 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     The ioctl must lie between the two lines of the creation. Of several with the ring's address, and of
     several on the thread, the last one is taken, because ROCr makes its own queue first. If the errors
     of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
-    A time that is less sure than the creation is long tells nothing: a ring is given out again.
+    A time whose error is larger than the creation shows nothing: a ring is used again.
     If most ioctls of threads that the log does not name fit no line of their ring, they are of another process.
     If a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
     """

@@ -79,7 +79,7 @@ def mark_twins(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_alone(processes: pl.DataFrame) -> pl.DataFrame:
-    """Return the pids that one process alone has, with its key."""
+    """Return the pids that only one process has, with its key."""
     told = processes.select(pl.col("pid").cast(pl.UInt64), "process").drop_nulls()
     return told.filter(pl.col("process").n_unique().over("pid") == 1).unique("pid")
 

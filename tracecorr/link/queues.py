@@ -19,7 +19,7 @@ _OF_RING = ("event", "process", "ring", "ts_ns", "err_lo_ns", "err_hi_ns", "sour
 
 
 def _name_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with one process for all of a log that names none: its rings are told apart by address.
+    """Return rows with one process for all of a log that names none: its rings differ by address.
 
     Several such logs are not: the same address may be that of a ring in each.
     """
@@ -67,7 +67,7 @@ def _assign(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     lives = instances.select("process", "ring", "ts_ns", "queue")
     keys = ["process", "ring"]
     before = named.sort("ts_ns", maintain_order=True).join_asof(lives, on="ts_ns", by=keys, check_sortedness=False)
-    # Rows of the creation itself come before its Created line: they belong to the instance to come.
+    # Rows of the creation itself come before its Created line: they belong to the next instance.
     early = before.filter(pl.col("queue").is_null()).drop("queue")
     after = early.join_asof(lives, on="ts_ns", by=keys, strategy="forward", check_sortedness=False)
     found = pl.concat([before.filter(pl.col("queue").is_not_null()), after]).select("event", "queue")

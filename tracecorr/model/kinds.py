@@ -137,7 +137,7 @@ def describe_flags() -> str:
     return f"bits: {'; '.join(f'{int(flag)} = {meaning}' for flag, meaning in FLAG_MEANINGS.items())}"
 
 
-# The claims that verdicts judge, in the order in which they are told.
+# The claims that verdicts judge, in the order in which they are shown.
 VERDICTS = (
     "nothing_lost", "clock_aligned", "causality", "compute_uses_doorbell", "doorbell_per_packet",
     "packet_sequence_complete", "copies_use_user_sdma", "no_kcq_use", "queue_creation_complete",

@@ -350,14 +350,14 @@ def _tell(kinds: pl.DataFrame, number: levels.I32, plan: Plan) -> native.Told:
 
 
 def _list_subs(tables: Tables) -> pl.DataFrame:
-    """Return event, sub of the copies, which are told apart by their engine."""
+    """Return event, sub of the copies: the name of their engine."""
     engine = pl.format("engine {}", pl.col("engine").cast(pl.String)).cast(schema.CAT)
     copies = tables("launches").filter(pl.col("engine").is_not_null()).select("event", sub=engine).collect()
     return copies.unique("event", keep="first", maintain_order=True)
 
 
 def _add_subs(events: pl.DataFrame, subs: pl.DataFrame) -> pl.DataFrame:
-    """Return the events with `sub`: evictions and faults of a process are told apart by their GPU."""
+    """Return the events with `sub`: of evictions and faults of a process the name of their GPU."""
     if subs.is_empty():
         events = events.with_columns(sub=pl.lit(None, schema.CAT))
     else:

@@ -166,7 +166,7 @@ def name_machine_changes(frame: pl.DataFrame) -> Iterator[str]:
     told = frame.filter("differs", pl.col("a").is_not_null() & pl.col("b").is_not_null(), ~same)
     for row in told.head(_MAX_CHANGES).iter_rows(named=True):
         yield f"{row['what']}: {row['a']} in A, {row['b']} in B"
-    # A variable that one side alone has set is known only where both tell their environments.
+    # A variable that only one side has set is known only if both sides have their environments.
     named = frame.filter(pl.col("what").str.starts_with("environment "))
     if named["a"].count() and named["b"].count():
         alone = named.filter(pl.col("a").is_null() | pl.col("b").is_null()).head(_MAX_CHANGES)

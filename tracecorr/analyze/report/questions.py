@@ -633,7 +633,7 @@ def _describe_unserved(evidence: Evidence) -> str:
 def _choose_kind(timed: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of one kind of packets with several priorities: kernels, else what most are; or none.
 
-    Packets of a graph wait for each other, so that a wait tells nothing of their queue.
+    Packets of a graph wait for each other, so their wait shows nothing about the queue.
     """
     of_kind = timed.group_by("kind").agg(pl.col("timed").sum(), pl.col("priority_log").n_unique().alias("priorities"))
     several = of_kind.filter((pl.col("priorities") > 1) & ~pl.col("kind").str.ends_with(OF_A_GRAPH))

@@ -12,7 +12,7 @@ from tracecorr.analyze.verdicts import copies, creation, doorbells, scheduling, 
 from tracecorr.analyze.verdicts.model import MAX_EVENTS, RECORD_WHOLE, Claim, Finding, Outcome, Verdict
 from tracecorr.model.errors import InputError
 
-# How many reasons are told, and how many nodes are named with each.
+# How many reasons are given, and how many nodes are named with each.
 _MAX_REASONS, _MAX_NODES = 3, 4
 # Counts that do not add up, besides limits and times: of the ring, or the dump, where it is most.
 _LARGEST = frozenset({"peak_packets", "ring_packets", "different_quanta"})

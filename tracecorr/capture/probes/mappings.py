@@ -1,4 +1,4 @@
-"""Hear at once which files the workload maps as code: perf tells each mmap of its threads and children to come.
+"""See at once which files the workload maps as code: perf reports each mmap of its threads and their children.
 
 If the events of its threads would be too many, one event per CPU tells of the mappings of every process. Others pay
 some 0.6 us then when they map code (measured on 6.18), and nothing else.

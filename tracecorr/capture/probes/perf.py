@@ -45,7 +45,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _open_tracepoint(event_id: int, tid: int, cpu: int) -> int:
-    """Return the descriptor of a trace event of one thread and its children to come, on one CPU, still off.
+    """Return the descriptor of a trace event of one thread and its later children, on one CPU, still off.
 
     Raises:
         OSError: the kernel refused it.
@@ -63,7 +63,7 @@ def _open_place(event_id: int, tid: int) -> int:
 
 
 def open_mappings(tid: int, cpu: int) -> int:
-    """Return the descriptor of an event that tells what a thread and its children to come map as code, on one CPU.
+    """Return the descriptor of an event that reports what a thread and its later children map as code, on one CPU.
 
     Raises:
         OSError: the kernel refused it.
@@ -72,7 +72,7 @@ def open_mappings(tid: int, cpu: int) -> int:
 
 
 def open_keeper(tid: int) -> int:
-    """Return the descriptor of an event that lets a thread and its children to come keep their own events.
+    """Return the descriptor of an event that lets a thread and its later children keep their own events.
 
     If one thread follows another on a CPU and both inherited the same events, the kernel lets them exchange their
     events instead of taking them off. But a probe of user space lies in the processes that its events were made for:

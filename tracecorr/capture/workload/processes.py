@@ -126,7 +126,7 @@ class ProcessTable:
         )
 
     def describe_released(self) -> str:
-        """Return what to say of a workload that goes on after the capture let go of it, or ""."""
+        """Return what to say about a workload that still runs after the end of the capture, or ""."""
         named = self._name(self._alive)
         return named and (
             f"the workload still runs: {named}; what it does now is not recorded: end it with kill, or attach with "

@@ -1,4 +1,4 @@
-"""Lives: pids, tids and pthread addresses are given out again; here they are told apart by time."""
+"""Lives: pids, tids and pthread addresses are used again; here each use is a life, by time."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _decide_all(lives: Lives, tables: dict[Life, list[_Table]]) -> dict[Life, in
     every = list(lives.each)
     for life in every:
         owners[life] = _decide(life, owners, tables.get(life, []))
-    # A table that speaks of a later thread tells nothing of the one before it.
+    # A table that names a later thread shows nothing about the one before it.
     for life in every:
         others = {owners[other] for other in lives.of_tid[life.tid] if other is not life}
         if life.parent is None and not life.told and owners[life] in others - {life.tid}:

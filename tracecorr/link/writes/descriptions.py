@@ -161,7 +161,7 @@ class _Descriptors:
             self.descriptions[found].moves.append((at, number if name == "lseek" else None))
 
     def find_first(self, owner: int, fd: int) -> int:
-        """Return the description that a number had before the trace told of it: that of whom it was forked from."""
+        """Return the description that a number had before the trace named it: that of the parent process."""
         while owner in self._parents:
             owner = self._parents[owner]
         if (owner, fd) not in self._roots:

@@ -2,7 +2,7 @@
 
 Rows are in the order of the file; each has a lane, that of one thread in one run of its program. ROCm 6.4 and later
 append to the file of an earlier process with the same number. The clock of a thread never goes back: if it does,
-another run begins, and nothing of the one before goes on.
+another run begins, and nothing of the one before continues.
 
 That the exit of a call never comes is proven by the exit of a call that encloses it, or by the same function being
 entered again, since no HIP function calls itself.

@@ -67,7 +67,7 @@ def find_order(
     one, two = pairs, pairs + 1
     kept = fits(one, first[one], last[one]) & fits(two, first[two], last[two])
     swapped = fits(two, first[one], middle_last) & fits(one, middle_first, last[two])
-    # Of more than two at once a pair alone tells nothing.
+    # A pair of more than two at once shows nothing.
     group = np.cumsum(np.append(True, ~at_once[:-1]))[one]
     many = np.bincount(group)[group] > 1
     return _Order(one[swapped & ~kept & ~many], one[(swapped == kept) | many])

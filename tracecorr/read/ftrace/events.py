@@ -346,7 +346,7 @@ def add_durations(batch: Batch, frame: pl.DataFrame, *, of_exit: bool) -> None:
     """Add what function_graph measured itself, column `dur_ns`, as args.
 
     It is of the local clock of the CPU, begins before the entry is written, and leaves sleep out with the option
-    nosleep-time: the span of a call is that of its two stamps, where both are told.
+    nosleep-time: the span of a call is that of its two stamps, if both are printed.
     """
     told = frame.filter(pl.col("dur_ns") >= 0).with_columns(u_duration_ns=pl.col("dur_ns").cast(pl.UInt64))
     batch.add_args(told, ["duration_ns"], of_exit=of_exit)
