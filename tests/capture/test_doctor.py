@@ -168,7 +168,7 @@ def test_dry_run_refuses_what_a_capture_would(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.usefixtures("tracefs", "run_folder")
 def test_buffers_that_the_machine_cannot_have_are_refused(capfd: Capture) -> None:
     assert main(["capture", "--dry-run", "--buffer-mb", "99999999", "--", "true"]) == 2
-    assert "--buffer-mb 99999999 is more than half of the memory" in capfd.readouterr().err
+    assert "--buffer-mb 99999999 is more than half of the available memory" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed debugfs", "debugfs of this machine"])
