@@ -387,10 +387,10 @@ class Capture:
         return summarize_failures(self.events)
 
     def breakdown(self, event: int | None = None) -> pl.DataFrame:
-        """Return what the time of a HIP call was spent on: parts in ns, and `told`, the same in words.
+        """Return what the time of a HIP call was spent on: parts in ns, and `summary`, the same in words.
 
         >>> open_capture(sample).breakdown().columns[:4]
-        ['call_event', 'told', 'name', 'thread']
+        ['call_event', 'summary', 'name', 'thread']
 
         Args:
             event: a call, or any event of its chain; the slowest calls if None.
