@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from tracecorr.cli.console import ForceOption, add_suffix, complete_event_sets, refuse_idle, say, show
+from tracecorr.cli.console import ForceOption, add_suffix, begin_with, refuse_idle, say, show
 from tracecorr.cli.parser import read_time
 from tracecorr.model.errors import InputError
 from tracecorr.threads import begin_polars
@@ -17,6 +17,14 @@ from tracecorr.threads import begin_polars
 if TYPE_CHECKING:
     from tracecorr.capture.options import CaptureOptions
     from tracecorr.capture.plan.plan import Wanted
+
+
+def _complete_event_sets(incomplete: str) -> list[str]:
+    """Return the sets of kernel events that fit."""
+    from tracecorr.capture.plan.plan import EVENT_SETS
+
+    return begin_with(incomplete, EVENT_SETS)
+
 
 # Options end at the first word of the command, which may have options of its own.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -38,7 +46,7 @@ _EventSetOption = Annotated[
     typer.Option(
         metavar="SET",
         help="Which kernel events are recorded: minimal, default or full.",
-        autocompletion=complete_event_sets,
+        autocompletion=_complete_event_sets,
     ),
 ]
 _EventsOption = Annotated[

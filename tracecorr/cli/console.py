@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from tracecorr.model.kinds import LAYERS, VERDICTS
 from tracecorr.model.printable import printable
 from tracecorr.progress import LiveLine, tell
 from tracecorr.store.folder_names import (
@@ -44,35 +43,11 @@ def complete_captures(incomplete: str) -> list[str]:
         names = sorted(entry.name for entry in os.scandir(Path(folder or ".").expanduser()) if entry.is_dir())
     except OSError:
         return []
-    return _begin_with(incomplete, (folder + name for name in names if name.endswith(SUFFIX)))
+    return begin_with(incomplete, (folder + name for name in names if name.endswith(SUFFIX)))
 
 
-def complete_layers(incomplete: str) -> list[str]:
-    """Return the layers that fit behind the last comma."""
-    before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{layer}" for layer in _begin_with(last, LAYERS)]
-
-
-def complete_event_sets(incomplete: str) -> list[str]:
-    """Return the sets of kernel events that fit."""
-    from tracecorr.capture.plan.plan import EVENT_SETS
-
-    return _begin_with(incomplete, EVENT_SETS)
-
-
-def complete_examples(incomplete: str) -> list[str]:
-    """Return the example queries that fit."""
-    from tracecorr.analyze.examples import EXAMPLES
-
-    return _begin_with(incomplete, EXAMPLES)
-
-
-def complete_verdicts(incomplete: str) -> list[str]:
-    """Return the verdicts that fit."""
-    return _begin_with(incomplete, VERDICTS)
-
-
-def _begin_with(incomplete: str, words: Iterable[str]) -> list[str]:
+def begin_with(incomplete: str, words: Iterable[str]) -> list[str]:
+    """Return the words that begin as it was typed."""
     return [word for word in words if word.startswith(incomplete)]
 
 

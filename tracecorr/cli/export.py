@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import NameArgument, complete_layers, open_capture, say, show
+from tracecorr.cli.console import NameArgument, begin_with, open_capture, say, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.kinds import LAYERS
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from tracecorr.export.selection import Selection
     from tracecorr.export.trace import Trace
     from tracecorr.store import Capture
+
+
+def _complete_layers(incomplete: str) -> list[str]:
+    """Return the layers that fit behind the last comma."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{layer}" for layer in begin_with(last, LAYERS)]
 
 
 class _Target(StrEnum):
@@ -59,7 +65,7 @@ def export_verb(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="LAYER,...", help=f"Only these layers: {', '.join(LAYERS)}.", autocompletion=complete_layers
+            metavar="LAYER,...", help=f"Only these layers: {', '.join(LAYERS)}.", autocompletion=_complete_layers
         ),
     ] = None,
     process: Annotated[

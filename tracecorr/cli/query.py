@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import complete_captures, complete_examples, open_capture, show
+from tracecorr.cli.console import begin_with, complete_captures, open_capture, show
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.printable import printable
 from tracecorr.store.folder_names import SUFFIX, named_folder
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     import polars as pl
 
     from tracecorr.store import Capture
+
+
+def _complete_examples(incomplete: str) -> list[str]:
+    """Return the example queries that fit."""
+    from tracecorr.analyze.examples import EXAMPLES
+
+    return begin_with(incomplete, EXAMPLES)
 
 
 class _Format(StrEnum):
@@ -48,7 +55,7 @@ def query_verb(
     schema: Annotated[bool, typer.Option("--schema", help="List all tables and columns, and stop.")] = False,
     example: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Run the example query of this name.", autocompletion=complete_examples),
+        typer.Option(metavar="NAME", help="Run the example query of this name.", autocompletion=_complete_examples),
     ] = None,
     examples: Annotated[bool, typer.Option("--examples", help="List the examples with their SQL, and stop.")] = False,
 ) -> None:

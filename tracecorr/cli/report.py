@@ -13,7 +13,7 @@ from tracecorr.cli.console import (
     ForcePageOption,
     HtmlOption,
     NameArgument,
-    complete_verdicts,
+    begin_with,
     open_capture,
     refuse_idle,
     refuse_page,
@@ -26,6 +26,13 @@ from tracecorr.threads import begin_polars
 
 if TYPE_CHECKING:
     from tracecorr.analyze.verdicts import Verdict
+
+from tracecorr.model.kinds import VERDICTS
+
+
+def _complete_verdicts(incomplete: str) -> list[str]:
+    """Return the verdicts that fit."""
+    return begin_with(incomplete, VERDICTS)
 
 
 def report_verb(
@@ -53,7 +60,7 @@ def report_verb(
         typer.Option(
             metavar="NAME",
             help="Judge only this verdict, by its name in the report; repeatable.",
-            autocompletion=complete_verdicts,
+            autocompletion=_complete_verdicts,
         ),
     ] = None,
     threshold: Annotated[

@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tracecorr.live.process_memory import Memory
+if TYPE_CHECKING:
+    from tracecorr.live.process_memory import Memory
 
 _KFD, _SYSFS = "/dev/kfd", Path("/sys/class/kfd/kfd")
 _COMPUTE = "0"  # KFD_QUEUE_TYPE_COMPUTE

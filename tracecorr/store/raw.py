@@ -282,25 +282,6 @@ def has_holes(path: Path) -> bool:
         os.close(descriptor)
 
 
-class ChunkStream:
-    """Read chunks as a binary file is read."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._chunk = chunks, memoryview(b"")
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        """Put the next bytes into a buffer; return how many, 0 at the end."""
-        while not self._chunk:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._chunk = memoryview(chunk)
-        size = min(len(buffer), len(self._chunk))
-        buffer[:size] = self._chunk[:size]
-        self._chunk = self._chunk[size:]
-        return size
-
-
 def read_file(path: Path) -> bytes:
     """Return the content of a small file as it is.
 

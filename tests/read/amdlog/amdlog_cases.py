@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -11,7 +11,6 @@ import polars as pl
 
 from tracecorr.model.kinds import Flag
 from tracecorr.read.amdlog.reader import read_amd_log
-from tracecorr.store.raw import ChunkStream
 
 THREAD = "[pid:7 tid: 0x7f00000000a0] "
 
@@ -47,6 +46,25 @@ class Read:
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return records and bytes by reason (`used` for the used ones)."""
         return {r["reason"] or r["outcome"]: (r["records"], r["bytes"]) for r in self.ledger.to_dicts()}
+
+
+class ChunkStream:
+    """Read chunks as a binary file is read."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._chunk = chunks, memoryview(b"")
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Put the next bytes into a buffer; return how many, 0 at the end."""
+        while not self._chunk:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._chunk = memoryview(chunk)
+        size = min(len(buffer), len(self._chunk))
+        buffer[:size] = self._chunk[:size]
+        self._chunk = self._chunk[size:]
+        return size
 
 
 def read(data: bytes | str | Iterable[bytes], block_bytes: int = 4 << 20) -> Read:

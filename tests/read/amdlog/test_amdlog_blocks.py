@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from amdlog_cases import DISPATCH, enter, leave, line, read
+from amdlog_cases import DISPATCH, ChunkStream, enter, leave, line, read
 
 from tracecorr.read.amdlog import blocks
 from tracecorr.read.amdlog.blocks import BlockCutter
-from tracecorr.store.raw import ChunkStream
 
 
 def _contents(chunks: list[bytes], size: int) -> list[bytes]:

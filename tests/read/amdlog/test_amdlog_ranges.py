@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from amdlog_cases import ChunkStream
 
 from tracecorr.model.parts import Block
 from tracecorr.read.amdlog.blocks import BlockCutter, find_borders
@@ -22,7 +23,6 @@ from tracecorr.read.amdlog.reader import (
     read_amd_log,
     read_range,
 )
-from tracecorr.store.raw import ChunkStream
 
 LOGS = ("caseB-4streams", "mt-threads", "gemm-rocblas-300", "hip-5.7.1", "hip-6.4.3")
 
