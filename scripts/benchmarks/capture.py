@@ -71,14 +71,14 @@ static void switch_twice(void) {
   char byte = 0;
   if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) exit(1);
 }
-static int open_log(int is_log) {
+static int open_log(int is_log, const char *program) {
   char name[4096], *file = getenv("AMD_LOG_LEVEL_FILE");
-  snprintf(name, sizeof name, is_log && file ? "%s_%d" : "other.log", file, getpid());
+  snprintf(name, sizeof name, "%s_%d", is_log && file ? file : program, getpid());
   return open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 }
 int main(int argc, char **argv) {
   char line[150] = {0};
-  int log = open_log(!strcmp(argv[1], "line"));
+  int log = open_log(!strcmp(argv[1], "line"), argv[0]);
   long count = atol(argv[2]), rate = argc > 3 ? atol(argv[3]) : 0;
   int fd = open("/dev/null", O_RDWR);
   uint64_t queue[8] = {0, 0x1000, 0, 0, 7}, signal[8] = {(uint64_t)-1, 0x2000, 0, 0, 0, 0, (uint64_t)queue};
