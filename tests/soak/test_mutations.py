@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-_COUNT = 5
+_COUNT = 3
 
 
 def _try(repo: Path, data: Path, *words: str) -> dict[str, str]:
