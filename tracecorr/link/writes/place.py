@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from tracecorr.clock.hull import NO_HIGH, NO_LOW
+from tracecorr.clock.hull import NO_HIGH, NO_LOW, Ints, Mask
 from tracecorr.link.events import find_places
 from tracecorr.link.writes.alignment import Log, Piece, Run, align_runs, list_missing
 from tracecorr.link.writes.descriptions import WRITES, Written, follow_writes
@@ -239,7 +239,10 @@ def _swap(placed: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     starts = records["offset"].to_numpy()
     swapped = at[:-1] + length[1:]
     follows = (at[:-1] + length[:-1] == at[1:]) & (tid[:-1] != tid[1:]) & (length[:-1] != length[1:])
-    pairs = np.flatnonzero(follows & np.isin(swapped, starts) & ~np.isin(at[1:], starts))
+    pairs = np.flatnonzero(follows)
+    # Nearly every write begins a record.
+    pairs = pairs[~_is_among(at[pairs + 1], starts)]
+    pairs = pairs[_is_among(swapped[pairs], starts)]
     pairs = pairs[np.diff(pairs, prepend=-2) > 1]
     if not len(pairs):
         return placed
@@ -251,6 +254,15 @@ def _swap(placed: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     changed[pairs] = changed[pairs + 1] = True
     moved = placed.drop("position")[pl.Series(order)].with_columns(position=pl.Series(at))
     return moved.with_columns(evidence=pl.when(pl.Series(changed)).then(pl.lit(DERIVED)).otherwise("evidence"))
+
+
+def _is_among(places: Ints, starts: Ints) -> Mask:
+    """Tell which places are among `starts`, which are in order."""
+    if not len(starts):
+        return np.zeros(len(places), np.bool_)
+    at = np.minimum(np.searchsorted(starts, places), len(starts) - 1)
+    found: Mask = starts[at] == places
+    return found
 
 
 def _join_records(records: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:

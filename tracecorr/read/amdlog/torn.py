@@ -54,23 +54,17 @@ _COMMAND_KINDS = (
     rb"|UnmapMemObject|MigrateMemObjects|User|Barrier|Svm(?:Free|Memcpy|MemFill|Map|Unmap)|Stream(?:Wait|Write)"
     rb"|Unknown command kind"
 )
-_WITH_KNOWN_END = (
-    re.compile(_FRONT + _PAIRS + rb"[, ]+(?:completion_signal=0x[0-9a-f]+|rptr=\d+, wptr=\d+)"),
-    re.compile(
-        rb"HSA (?:Async )?Copy (?:on )?(?:(?:copy_engine|dst|src|size|forceSDMA|engineType|wait_event)="
-        + _NUMBER
-        + rb", |engineOp=[\w/]+, )+completion_signal=0x[0-9a-f]+(?:, engine(?:Type=\d+|Op=[\w/]+))?"
-    ),
-    re.compile(rb"Command \((?:" + _COMMAND_KINDS + rb")\) enqueued: 0x[0-9a-f]+ to queue: 0x[0-9a-f]+"),
-    re.compile(rb"Created SWq=0x[0-9a-f]+ to map on HWq=0x[0-9a-f]+ with size \d+ with priority \d, cooperative: [01]"),
-    re.compile(
-        rb"Created SWq=0x[0-9a-f]+ HWq=0x[0-9a-f]+ size \d+ priority \d cooperative [01] flags 0x[0-9a-f]+ "
-        rb"device_mem_ring_buf [01](?: CU mask 0x(?:[0-9a-f]{8})+)?"
-    ),
-    re.compile(
-        rb"[Nn]umber of allocated hardware queues with low priority: \d+, with normal priority: \d+, "
-        rb"with high priority: \d+, maximum per priority is: \d+"
-    ),
+_WITH_KNOWN_END = re.compile(
+    _FRONT + _PAIRS + rb"[, ]+(?:completion_signal=0x[0-9a-f]+|rptr=\d+, wptr=\d+)"
+    rb"|HSA (?:Async )?Copy (?:on )?(?:(?:copy_engine|dst|src|size|forceSDMA|engineType|wait_event)="
+    + _NUMBER
+    + rb", |engineOp=[\w/]+, )+completion_signal=0x[0-9a-f]+(?:, engine(?:Type=\d+|Op=[\w/]+))?"
+    rb"|Command \((?:" + _COMMAND_KINDS + rb")\) enqueued: 0x[0-9a-f]+ to queue: 0x[0-9a-f]+"
+    rb"|Created SWq=0x[0-9a-f]+ to map on HWq=0x[0-9a-f]+ with size \d+ with priority \d, cooperative: [01]"
+    rb"|Created SWq=0x[0-9a-f]+ HWq=0x[0-9a-f]+ size \d+ priority \d cooperative [01] flags 0x[0-9a-f]+ "
+    rb"device_mem_ring_buf [01](?: CU mask 0x(?:[0-9a-f]{8})+)?"
+    rb"|[Nn]umber of allocated hardware queues with low priority: \d+, with normal priority: \d+, "
+    rb"with high priority: \d+, maximum per priority is: \d+"
 )
 _HAS_KNOWN_END = re.compile(
     rb"SWq=|HWq=|HSA (?:Async )?Copy (?!Using|staged)|Command \(|Created SWq=|[Nn]umber of allocated hardware queues"
@@ -99,7 +93,7 @@ def _has_known_end(message: bytes) -> bool:
 
 def _is_with_known_end(message: bytes) -> bool:
     """Tell whether a message of such a kind is there to its last byte."""
-    return any(whole.fullmatch(message) for whole in _WITH_KNOWN_END)
+    return bool(_WITH_KNOWN_END.fullmatch(message))
 
 
 def _is_call(message: bytes) -> bool:
