@@ -374,7 +374,7 @@ def test_a_journal_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert done == []
     assert len(left) == 2
     assert "Is a directory" in str(left)
-    assert f"{tmp_path}/odd.journal does not say whose it is" in str(left)
+    assert f"{tmp_path}/odd.journal does not name its owner" in str(left)
 
 
 @pytest.mark.usefixtures("no_tracefs")
@@ -454,7 +454,7 @@ def test_tracefs_that_is_not_mounted_is_mounted_and_unmounted(tracefs: Tracefs, 
 import subprocess
 from pathlib import Path
 from tracecorr.capture.tracefs.journal import Journal
-from tracecorr.capture.tracefs.control import MOUNT_POINT, find_tracefs, mounted_tracefs
+from tracecorr.capture.tracefs.control import find_tracefs, mounted_tracefs
 from tracecorr.capture.tracefs.undo import ACTIONS
 from tracecorr.model.errors import ControlFileError, MachineError
 while (place := mounted_tracefs()) is not None:
@@ -466,7 +466,7 @@ except MachineError as error:
 else:
     raise SystemExit("found what is not there")
 journal = Journal.create("x", Path({str(tmp_path)!r}))
-assert find_tracefs(journal).root == MOUNT_POINT
+assert find_tracefs(journal).root == Path("/sys/kernel/tracing")
 assert journal.undo(ACTIONS) == []
 assert mounted_tracefs() is None
 print("done")

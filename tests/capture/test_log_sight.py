@@ -119,7 +119,7 @@ def test_one_that_was_told_else_about_its_log_is_named(
     sight = LogSight(logs, logs, told(logs))
     (problem,) = sight.look([pid])
     assert f"process {pid} (" in problem
-    assert f"was started {named}: its HIP log is not in the capture, or less of it" in problem
+    assert f"was started {named}: its HIP log is missing in the capture, or incomplete" in problem
     assert sight.look([pid]) == []
 
 

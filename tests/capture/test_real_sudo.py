@@ -140,7 +140,7 @@ def test_ctrl_c_ends_the_program_and_the_capture_is_kept(home: Path) -> None:
     script = "exec sudo $CAPTURE sh -c 'echo is up; exec sleep 60'"
     shown, status = _in_terminal(home, script, ("is up", b"\x03"))
     assert status == 128 + signal.SIGINT, shown
-    assert (home / "work" / "one.tracecorr" / "tables" / "events.parquet").is_file()
+    assert (home / "work" / "one.tracecorr" / "tables" / "events.parquet").is_file(), shown
 
 
 @TERMINALS

@@ -35,6 +35,8 @@ from tracecorr.store.recording import list_raw_files
 
 _Say = Callable[[str], None]
 
+# The terminal signals all processes of its group within a moment.
+_COMMON_SECONDS = 0.5
 _TICK_SECONDS = 0.1
 # What lets a capture start after all.
 _STEPS = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENOSPC: "make room there"}
@@ -242,9 +244,22 @@ class Session:
             for received in inbox.take():
                 self._obey(received)
             self._tick()
-        # What the terminal sent to the workload, too, has ended it: it is not meant for what follows.
-        inbox.take()
+        self._drop_common(inbox)
         self._status.clear()
+
+    def _drop_common(self, inbox: SignalInbox) -> None:
+        """Drop the signal that the terminal sent to the workload, too, and that ended it: it ends nothing else.
+
+        The workload may be gone before the signal is collected here.
+        """
+        number = (self._launched.workload.status or 0) - 128
+        is_due = number in (signal.SIGINT, signal.SIGQUIT) and not self._interrupts
+        until = time.monotonic() + (_COMMON_SECONDS if is_due else 0)
+        while not any(received.number == number for received in inbox.take()):
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            wait_readable([inbox.descriptor], left)
 
     def _obey(self, received: Received) -> None:
         workload = self._launched.workload
