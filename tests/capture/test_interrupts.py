@@ -56,10 +56,23 @@ def test_a_signal_between_two_phases_ends_the_next_one() -> None:
             pass
 
 
+def test_only_the_signal_that_is_dropped_is_gone() -> None:
+    with SignalInbox() as inbox:
+        inbox.start()
+        _send_to_inbox(inbox, signal.SIGTERM)
+        threading.Timer(0.2, signal.pthread_kill, (_find_collector(), signal.SIGINT)).start()
+        inbox.drop(signal.SIGINT, 60)
+        assert [received.number for received in inbox.take()] == [signal.SIGTERM]
+
+
+def _find_collector() -> int:
+    (collector,) = (thread for thread in threading.enumerate() if thread.name == "signals")
+    return collector.ident or 0
+
+
 def _send_to_inbox(inbox: SignalInbox, number: signal.Signals) -> None:
     """Send a signal to the thread that collects them: others of the tests do not block it."""
-    (collector,) = (thread for thread in threading.enumerate() if thread.name == "signals")
-    signal.pthread_kill(collector.ident or 0, number)
+    signal.pthread_kill(_find_collector(), number)
     wait_readable([inbox.descriptor], 60)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import select
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -80,6 +82,17 @@ class SignalInbox:
                 found.append(self._queue.get_nowait())
         return found
 
+    def drop(self, number: int, seconds: float) -> None:
+        """Wait so many seconds at most for a signal, and drop it; others that arrive meanwhile are kept."""
+        until, kept, is_there = time.monotonic() + seconds, list[Received](), False
+        while not is_there and (left := until - time.monotonic()) > 0:
+            if select.select([self.descriptor], [], [], left)[0]:
+                arrived = self.take()
+                is_there = any(received.number == number for received in arrived)
+                kept += [received for received in arrived if received.number != number]
+        for received in kept:
+            self._put(received)
+
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
         """Let the first signal that ends a capture raise `Interrupted` in this thread, the main one, at once.
@@ -117,8 +130,11 @@ class SignalInbox:
                 signal.pthread_kill(self._main, info.si_signo)
                 continue
             # SI_USER, SI_TKILL and the like are not positive; the kernel's own codes are.
-            self._queue.put(Received(signal.Signals(info.si_signo), info.si_code <= 0))
-            os.eventfd_write(self.descriptor, 1)
+            self._put(Received(signal.Signals(info.si_signo), info.si_code <= 0))
+
+    def _put(self, received: Received) -> None:
+        self._queue.put(received)
+        os.eventfd_write(self.descriptor, 1)
 
 
 def _is_ignored(number: signal.Signals) -> bool:

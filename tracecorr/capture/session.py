@@ -253,13 +253,9 @@ class Session:
         The workload may be gone before the signal is collected here.
         """
         number = (self._launched.workload.status or 0) - 128
-        is_due = number in (signal.SIGINT, signal.SIGQUIT) and not self._interrupts
-        until = time.monotonic() + (_COMMON_SECONDS if is_due else 0)
-        while not any(received.number == number for received in inbox.take()):
-            left = until - time.monotonic()
-            if left <= 0:
-                return
-            wait_readable([inbox.descriptor], left)
+        is_there = any(received.number == number for received in inbox.take()) or self._interrupts
+        if number in (signal.SIGINT, signal.SIGQUIT) and not is_there:
+            inbox.drop(number, _COMMON_SECONDS)
 
     def _obey(self, received: Received) -> None:
         workload = self._launched.workload
